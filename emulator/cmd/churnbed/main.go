@@ -1,0 +1,89 @@
+// Command churnbed launches emulated meshes of real node processes and judges
+// what they did.
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/urfave/cli/v2"
+)
+
+// Exit codes of every verb.
+const (
+	exitOK          = 0
+	exitCheckFailed = 1 // a check failed
+	exitUsage       = 2 // usage or validation
+	exitHost        = 3 // the host lacks something
+	exitInterrupted = 4
+)
+
+// codedError carries the exit code of an error.
+type codedError struct {
+	code int
+	err  error
+}
+
+func (e *codedError) Error() string { return e.err.Error() }
+func (e *codedError) Unwrap() error { return e.err }
+
+func usageError(err error) error { return &codedError{exitUsage, err} }
+func hostError(err error) error  { return &codedError{exitHost, err} }
+
+// errCheckFailed ends the program with exitCheckFailed; what failed was
+// printed already.
+var errCheckFailed = &codedError{exitCheckFailed, errors.New("check failed")}
+
+func commands() []*cli.Command {
+	return []*cli.Command{
+		topoCommand(),
+		checkCommand(),
+		summaryCommand(),
+		doctorCommand(),
+		runCommand(),
+		versionCommand(),
+	}
+}
+
+func main() {
+	os.Exit(run(os.Args))
+}
+
+// run runs one command line and returns its exit code.
+func run(args []string) int {
+	app := &cli.App{
+		Name:            "churnbed",
+		Usage:           "test coordination protocols on a churning mesh of real processes",
+		Commands:        commands(),
+		HideVersion:     true,
+		HideHelpCommand: true,
+		ExitErrHandler:  func(*cli.Context, error) {},
+		OnUsageError: func(_ *cli.Context, err error, _ bool) error {
+			return usageError(err)
+		},
+	}
+	for _, c := range app.Commands {
+		setUsageErrors(c)
+	}
+	err := app.Run(args)
+	if err == nil {
+		return exitOK
+	}
+	if !errors.Is(err, errCheckFailed) {
+		fmt.Fprintln(os.Stderr, "churnbed:", err)
+	}
+	var coded *codedError
+	if errors.As(err, &coded) {
+		return coded.code
+	}
+	return exitUsage
+}
+
+// setUsageErrors makes wrong flags of c and its subcommands end with exitUsage.
+func setUsageErrors(c *cli.Command) {
+	c.OnUsageError = func(_ *cli.Context, err error, _ bool) error { return usageError(err) }
+	for _, s := range c.Subcommands {
+		setUsageErrors(s)
+	}
+}

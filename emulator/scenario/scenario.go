@@ -1,0 +1,64 @@
+// Package scenario turns what a user wrote (flags, a YAML file) into one
+// immutable, fully resolved Scenario: spec -> resolved. Decoding is strict,
+// all errors are listed with their place, and nothing outside is touched but
+// the files that the scenario names.
+//
+// The flags of `churnbed run` and the keys of a scenario file are the same
+// flat names with the same values, from one table.
+package scenario
+
+import (
+	"time"
+
+	"churnbed/emulator/link"
+	"churnbed/node/core"
+	"churnbed/node/stack"
+	"churnbed/topologies"
+	"churnbed/workloads"
+)
+
+// Scenario is a resolved scenario. It is shared by emulator and simulator and
+// is not changed after Resolve made it.
+type Scenario struct {
+	Spec      Spec // the resolved values of all keys, as written to scenario.yaml
+	Name      string
+	Seed      uint64
+	TimeScale float64
+
+	Topology *topologies.Topology
+	Link     link.Params // default of every direction of every link
+
+	Metric      topologies.Metric
+	Convergence time.Duration // routes follow topology changes after it
+	Fabric      string        // auto, netem, relay
+
+	Algorithm  stack.Algorithm
+	Membership stack.Membership
+	Transport  stack.Transport
+	// Lists are the initial membership lists by node, itself left out.
+	Lists [][]core.NodeID
+
+	// Up tells which nodes run from the start; the others come by Join.
+	Up       []bool
+	Arrivals []workloads.Arrival
+	Closed   *workloads.Closed // per-node workload instead of Arrivals
+	Faults   []workloads.Fault // ascending by At
+
+	// Duration is the fixed length of the run after the epoch, 0 = until
+	// every arrival was served or Drain after the last arrival is over.
+	Duration time.Duration
+	Drain    time.Duration
+	Warmup   time.Duration // between everyone joined and the epoch
+
+	ProbeEvery    time.Duration
+	CountersEvery time.Duration
+	Slice         time.Duration // of the fidelity verdict
+
+	Out string // run directory
+}
+
+// LinkParams returns the parameters of link i in direction a->b and b->a.
+func (s *Scenario) LinkParams(i int) (ab, ba link.Params) {
+	l := s.Topology.Links[i]
+	return l.AB.Apply(s.Link), l.BA.Apply(s.Link)
+}

@@ -1,0 +1,126 @@
+// Package eventlog is the schema of the logs of a run, their writer and their
+// reader. Logs are JSON lines (one object a line, UTF-8), one file a node and
+// one for the controller; they are all that checkers and metrics read.
+//
+// A line is written by one write(2) on a descriptor opened with O_APPEND, so
+// that a killed process leaves whole lines, and at most one cut line at the
+// end (a full disk), which the reader reports.
+//
+// Instants are scenario time in integer nanoseconds since the run's zero
+// (core.Instant), of one clock for all files of a run. The controller's "epoch"
+// line tells when the workload began.
+package eventlog
+
+// Kind names what a line tells.
+type Kind string
+
+// Kinds of a node's log. "enter" is written after the algorithm granted the
+// critical section and before anything else happens; "exit" before the first
+// message that lets another node in leaves: overlapping intervals prove a
+// violation.
+const (
+	Start    Kind = "start"    // the process runs; Inc, PID
+	Joined   Kind = "joined"   // a member now; Size
+	Request  Kind = "request"  // enter() called; Req, No, Queued, CS
+	Enter    Kind = "enter"    // in the critical section; Req, No, Asked, Grants
+	Exit     Kind = "exit"     // left it; Req, No
+	Fenced   Kind = "fenced"   // forced out, or a request given up (State); Req, No
+	Dropped  Kind = "dropped"  // local requests given up unasked at a stop; No
+	Member   Kind = "member"   // the membership list changed; Peer, Change, Size
+	Counters Kind = "counters" // cumulative since process start; Sent, Recv, Size
+	Fidelity Kind = "fidelity" // what the node's probes and timers saw; Probe
+	Note     Kind = "note"     // anything else worth keeping; Text
+	Failure  Kind = "failure"  // the node cannot go on; Text
+	Leave    Kind = "leave"    // leaving gracefully
+	Stop     Kind = "stop"     // the run is over; orderly end of the process
+)
+
+// Kinds of the controller's log.
+const (
+	Epoch     Kind = "epoch"     // workload begins
+	Kill      Kind = "kill"      // node killed: T before, After after; Verb, State
+	Restart   Kind = "restart"   // node process started again; Inc
+	Pause     Kind = "pause"     // SIGSTOP
+	Resume    Kind = "resume"    // SIGCONT
+	LinkSet   Kind = "link"      // delay, loss, rate, up/down of a link; Link, Text
+	Exited    Kind = "exited"    // a node process ended; Text is its status
+	Slice     Kind = "slice"     // host figures of one fidelity slice; Host
+	Interrupt Kind = "interrupt" // the user asked to stop
+	End       Kind = "end"       // the run is over
+)
+
+// Event is one line. Fields that do not belong to its kind are left out.
+type Event struct {
+	T    int64  `json:"t"`
+	Kind Kind   `json:"ev"`
+	Node int32  `json:"node"` // -1: the controller itself
+	Inc  uint32 `json:"inc,omitempty"`
+
+	Req    string `json:"req,omitempty"`    // "node.inc.ts"
+	No     int    `json:"no,omitempty"`     // number of the request in the workload, from 1
+	Queued *int64 `json:"queued,omitempty"` // instant of the local arrival, <= T
+	CS     int64  `json:"cs,omitempty"`     // intended length of the critical section, ns
+	Asked  string `json:"asked,omitempty"`  // ids asked, ranges: "0-4,7"
+	Grants int    `json:"grants,omitempty"` // genuine answers, the node itself included
+	State  string `json:"state,omitempty"`  // NONE, WAIT or HELD
+
+	Peer    *int32 `json:"peer,omitempty"`
+	PeerInc uint32 `json:"pinc,omitempty"`
+	Change  string `json:"change,omitempty"` // up, suspected, cleared, failed, left
+	Size    int    `json:"size,omitempty"`   // length of the membership list, itself included
+
+	Sent  map[string]Count `json:"sent,omitempty"` // by message kind; "" never occurs
+	Recv  map[string]Count `json:"recv,omitempty"`
+	Probe *Probe           `json:"probe,omitempty"`
+
+	After int64  `json:"after,omitempty"` // instant just after the deed
+	Verb  string `json:"verb,omitempty"`  // crash, poweroff, leave, ...
+	Link  string `json:"link,omitempty"`  // "a-b"
+	PID   int    `json:"pid,omitempty"`
+	Text  string `json:"text,omitempty"`
+	Host  *Host  `json:"host,omitempty"`
+}
+
+// Count counts datagrams of one kind handed to (or taken from) the network.
+type Count struct {
+	N       int64 `json:"n"`
+	Bytes   int64 `json:"bytes"`             // UDP payload
+	Retrans int64 `json:"retrans,omitempty"` // how many of N were repetitions
+}
+
+// Probe is what one node's probes and timers saw since the last such line.
+// Delay errors are measured less configured one-way delay of the link, in
+// scenario nanoseconds, as a histogram over Bounds.
+type Probe struct {
+	Sent     int64   `json:"sent"`
+	Received int64   `json:"received"`
+	Lost     int64   `json:"lost"`       // gaps in the numbering of received probes
+	DelayErr []int64 `json:"delay_err"`  // counts, len(Bounds)+1
+	TimerLag []int64 `json:"timer_lag"`  // counts, len(Bounds)+1: how late timers fired
+	RcvbufNS int64   `json:"rcvbuf_err"` // UDP receive-buffer losses of the namespace since the last line
+	MaxErr   int64   `json:"max_err"`    // largest delay error
+	SumErr   float64 `json:"sum_err"`    // sum of delay errors, ns
+}
+
+// Bounds are the upper bounds (ns) of the histograms in Probe; the last
+// bucket is unbounded. Errors below zero count in the first.
+var Bounds = [...]int64{
+	50e3, 100e3, 200e3, 300e3, 500e3, 700e3, 1e6, 1.5e6, 2e6, 3e6, 4e6, 5e6, 7e6, 10e6,
+	15e6, 20e6, 30e6, 50e6, 70e6, 100e6, 200e6, 500e6, 1e9, 2e9, 5e9,
+}
+
+// Host is what the host and the fabric showed over one slice. Durations are
+// real (not scenario) time.
+type Host struct {
+	RealMS      float64 `json:"real_ms"`     // length of the slice
+	CPUBusy     float64 `json:"cpu_busy"`    // 0..1 over all cores
+	Frames      int64   `json:"frames"`      // frames handed to links
+	Dropped     int64   `json:"dropped"`     // dropped by the configured loss
+	Unplanned   int64   `json:"unplanned"`   // lost for any other reason (queues, buffers)
+	LateP50US   float64 `json:"late_p50_us"` // relay lateness; 0 on netem
+	LateP99US   float64 `json:"late_p99_us"`
+	ExpectDrops float64 `json:"expect_drops"` // sum of frames x configured loss
+	Mutex       int64   `json:"mutex_frames"` // of Frames, by class, where the link layer can tell
+	Membership  int64   `json:"membership_frames"`
+	Other       int64   `json:"other_frames"`
+}

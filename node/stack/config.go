@@ -1,0 +1,79 @@
+// Package stack is one whole node without its shell: a membership service, a
+// mutual-exclusion algorithm, the retransmitting transport and the workload
+// driver, wired together as one pure machine. node/host gives it real sockets
+// and timers, emulator/sim virtual ones. The owner serialises Step.
+package stack
+
+import (
+	"time"
+
+	"churnbed/node/core"
+	"churnbed/workloads"
+)
+
+// Config is everything a node is told before it starts (node/CONTRACT.md).
+// All durations and instants are scenario time.
+type Config struct {
+	Self  core.Peer `json:"self"`
+	Seed  uint64    `json:"seed"`  // of the run
+	Nodes int       `json:"nodes"` // of the topology; ids are 0..Nodes-1
+	// Restarted: an earlier life of this node may have taken part.
+	Restarted bool `json:"restarted,omitempty"`
+	// Members is the initial membership list without the node itself; with
+	// Join they are contacts to join through, preferred first.
+	Members []core.Peer `json:"members"`
+	Join    bool        `json:"join,omitempty"`
+	// Neighbours are the one-hop neighbours; LinkDelay their configured
+	// one-way delays in ns, in the same order, for the fidelity probes.
+	Neighbours []core.NodeID `json:"neighbours"`
+	LinkDelay  []int64       `json:"link_delay,omitempty"`
+	// Distance to every node by id, in the unit of the membership service's
+	// metric (metres along the shortest path by default).
+	Distance []float32 `json:"distance,omitempty"`
+
+	Algorithm  Algorithm  `json:"algorithm"`
+	Membership Membership `json:"membership"`
+	Transport  Transport  `json:"transport"`
+
+	Arrivals []workloads.Arrival `json:"arrivals,omitempty"` // of this node, ascending
+	Closed   *workloads.Closed   `json:"closed,omitempty"`
+
+	ProbeEvery    time.Duration `json:"probe_every,omitempty"`    // 0 = no probes
+	CountersEvery time.Duration `json:"counters_every,omitempty"` // 0 = only at the end
+}
+
+// Algorithm names and tunes the mutual-exclusion algorithm.
+type Algorithm struct {
+	Name string `json:"name"` // ra, camera, camera-paper
+	// NUpper is the upper bound on the number of nodes that take part at a
+	// time (camera); 0 = Config.Nodes.
+	NUpper int `json:"n_upper,omitempty"`
+	// SuspicionWait is the further wait between a confirmed failure and the
+	// silent OK (ALGORITHMS 2.4).
+	SuspicionWait time.Duration `json:"suspicion_wait,omitempty"`
+	// Release is how RELEASE travels: unicast.
+	Release string `json:"release,omitempty"`
+	// Readings of the published text (camera-paper only): the OK set taken
+	// once before the exit loop; RELEASE matched by node id only.
+	Snapshot    bool `json:"snapshot,omitempty"`
+	ReleaseByID bool `json:"release_by_id,omitempty"`
+}
+
+// Membership names and tunes the membership service. Zero durations mean the
+// published values (ALGORITHMS 4).
+type Membership struct {
+	Service     string        `json:"service"` // medley, static, oracle
+	Period      time.Duration `json:"period,omitempty"`
+	PingTimeout time.Duration `json:"ping_timeout,omitempty"`
+	Suspicion   time.Duration `json:"suspicion,omitempty"`
+	Indirect    int           `json:"indirect,omitempty"`
+	Exponent    float64       `json:"exponent,omitempty"` // of the distance, default 3
+}
+
+// Transport tunes retransmission.
+type Transport struct {
+	Mode string        `json:"mode,omitempty"` // adaptive (RFC 6298), fixed
+	RTO  time.Duration `json:"rto,omitempty"`  // initial, and the constant one of fixed
+	Min  time.Duration `json:"min,omitempty"`  // adaptive bounds
+	Max  time.Duration `json:"max,omitempty"`
+}

@@ -1,0 +1,77 @@
+// Package workloads says who asks for the critical section when and for how
+// long, and who fails when: arrival processes, requester choices, churn
+// traces and generators, and the fault language. Everything is expanded into
+// timed events from named random streams before a run begins; nothing here
+// touches a process or a clock.
+package workloads
+
+import (
+	"time"
+
+	"churnbed/emulator/link"
+	"churnbed/node/core"
+)
+
+// Arrival is one local request: At after the epoch, node Node wants the critical
+// section for CS. A node that waits or holds queues further arrivals.
+type Arrival struct {
+	No   int           `json:"no"` // number in the workload, from 1
+	At   time.Duration `json:"at"`
+	Node core.NodeID   `json:"node"`
+	CS   time.Duration `json:"cs"`
+}
+
+// Verb is what a fault event does.
+type Verb string
+
+const (
+	Crash     Verb = "crash"    // SIGKILL; links and forwarding stay
+	Poweroff  Verb = "poweroff" // SIGKILL and all links of the node down
+	Pause     Verb = "pause"    // SIGSTOP
+	Resume    Verb = "resume"   // SIGCONT
+	Restart   Verb = "restart"  // new incarnation of a dead node (links up again)
+	Leave     Verb = "leave"    // graceful
+	Join      Verb = "join"     // first start of a node, or restart
+	LinkDown  Verb = "link-down"
+	LinkUp    Verb = "link-up"
+	Partition Verb = "partition" // links between different groups go down
+	Heal      Verb = "heal"      // what partition took down comes up
+	Set       Verb = "set"       // change link parameters
+)
+
+// Fault is one timed event of the expanded schedule, At after the epoch.
+type Fault struct {
+	At   time.Duration `json:"at"`
+	Verb Verb          `json:"verb"`
+	// Nodes are the nodes it concerns. Where Role is set they are chosen at
+	// run time instead: Count nodes in that role ("holder", "waiter",
+	// "idle"), ties broken by the lowest id.
+	Nodes []core.NodeID `json:"nodes,omitempty"`
+	Role  string        `json:"role,omitempty"`
+	Count int           `json:"count,omitempty"`
+	// After undoes it on the nodes chosen at run time after that time
+	// (restart, resume); 0 = never. Faults on known nodes are undone by
+	// events of their own.
+	After time.Duration `json:"after,omitempty"`
+	// Links (pairs a < b) for link-down, link-up and set; empty with set:
+	// all links of Nodes, or all links where Nodes is empty too.
+	Links  [][2]core.NodeID `json:"links,omitempty"`
+	Groups [][]core.NodeID  `json:"groups,omitempty"` // partition; nodes not named form one more group
+	Set    link.Override    `json:"set"`
+	Source string           `json:"source,omitempty"` // where it came from: "faults:3", "churn"
+}
+
+// Closed is the closed per-node workload: think (exponential with Rate per
+// second), ask, hold for CS, again.
+type Closed struct {
+	Rate  float64       `json:"rate"`            // requests a second while thinking, > 0
+	Quota int           `json:"quota,omitempty"` // requests of this node, 0 = no limit
+	Until time.Duration `json:"until"`           // no request after it (after the epoch), 0 = no limit
+	CS    CSLength      `json:"cs"`
+}
+
+// CSLength is the length of critical sections.
+type CSLength struct {
+	Dist string        `json:"dist"` // constant, exponential, uniform (0..2 Mean), normal (sd Mean/4, > 0)
+	Mean time.Duration `json:"mean"`
+}
