@@ -10,7 +10,7 @@
 //	uvarint     sender id
 //	uvarint     sender incarnation
 //	uvarint     destination id
-//	uvarint     sequence number           (reliable or reply)
+//	uvarint     sequence number           (reliable)
 //	uvarint     acknowledged incarnation  (has ack): the life of the
 //	uvarint     acknowledged sequence      destination that sent it
 //	byte        message kind              (has message)
@@ -94,6 +94,18 @@ var kinds = func() (t [256]*kind) {
 	return t
 }()
 
+// AckName is how logs call a frame that carries an acknowledgement only.
+const AckName = "transport-ack"
+
+// FrameName returns the name of a message kind as logs show it, AckName for
+// kind 0 (a frame without a message).
+func FrameName(k byte) string {
+	if k == 0 {
+		return AckName
+	}
+	return KindName(k)
+}
+
 // KindName returns the name of a message kind as logs show it.
 func KindName(k byte) string {
 	if d := kinds[k]; d != nil {
@@ -115,8 +127,8 @@ type Frame struct {
 	From     core.Peer
 	To       core.NodeID
 	Reliable bool
-	Reply    bool
-	Seq      uint64 // of this frame where Reliable; of the answered one where Reply
+	Reply    bool   // answers AckSeq; always HasAck
+	Seq      uint64 // where Reliable
 	HasAck   bool
 	AckInc   core.Incarnation
 	AckSeq   uint64
@@ -150,7 +162,7 @@ func (f *Frame) Append(b []byte) []byte {
 	b = binary.AppendUvarint(b, uint64(f.From.ID))
 	b = binary.AppendUvarint(b, uint64(f.From.Inc))
 	b = binary.AppendUvarint(b, uint64(f.To))
-	if f.Reliable || f.Reply {
+	if f.Reliable {
 		b = binary.AppendUvarint(b, f.Seq)
 	}
 	if f.HasAck {
@@ -175,10 +187,10 @@ func Parse(b []byte) (Frame, error) {
 	f.From = r.Peer()
 	f.To = r.Node()
 	f.Reliable, f.Reply, f.HasAck = flags&flagReliable != 0, flags&flagReply != 0, flags&flagAck != 0
-	if flags&0x80 != 0 || f.Reliable && f.Reply {
+	if flags&0x80 != 0 || f.Reply && (f.Reliable || !f.HasAck) {
 		r.fail("flags")
 	}
-	if f.Reliable || f.Reply {
+	if f.Reliable {
 		f.Seq = r.Uvarint()
 	}
 	if f.HasAck {

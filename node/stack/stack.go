@@ -1,0 +1,525 @@
+package stack
+
+import (
+	"math/rand/v2"
+	"strconv"
+	"time"
+
+	"churnbed/node/core"
+	"churnbed/node/eventlog"
+	"churnbed/node/membership"
+	"churnbed/node/mutex"
+	"churnbed/node/reliable"
+	"churnbed/node/wire"
+)
+
+// Input is one of the input types below.
+type Input interface{ input() }
+
+type (
+	// Boot starts the node; it is the first input.
+	Boot struct{ PID int }
+	// Arrived is a frame from the network.
+	Arrived struct{ Frame wire.Frame }
+	// Begin tells the epoch: local arrivals are counted from there.
+	Begin struct{ Epoch core.Instant }
+	// Enter is one more local request, now.
+	Enter struct {
+		No int
+		CS time.Duration
+	}
+	// Told is news from an oracle.
+	Told struct{ Change membership.Change }
+	// Relink tells new configured delays of the incoming links, in the order
+	// of Config.Neighbours.
+	Relink struct{ Delay []int64 }
+	// Leave asks for a graceful leave.
+	Leave struct{}
+	// Stop ends the run: what is still wanted is given up, logs are closed.
+	Stop struct{}
+	// Tick tells that Deadline was reached. Lost is how many datagrams the
+	// kernel threw away on a full receive buffer since the last Tick.
+	Tick struct{ Lost int64 }
+)
+
+func (Boot) input()    {}
+func (Arrived) input() {}
+func (Begin) input()   {}
+func (Enter) input()   {}
+func (Told) input()    {}
+func (Relink) input()  {}
+func (Leave) input()   {}
+func (Stop) input()    {}
+func (Tick) input()    {}
+
+// Op says what an Effect is.
+type Op uint8
+
+const (
+	Send   Op = iota // hand Frame to the network, for To
+	Log              // append Event to the log
+	State            // the requester's state is now State, request No
+	Joined           // the node is a member
+	Idle             // all local arrivals are served or given up
+	End              // the node is done; nothing follows
+)
+
+// Effect is one thing that Step asks of the owner. Effects are carried out in
+// order: a log line stands before the messages that follow from it.
+type Effect struct {
+	Op    Op
+	To    core.NodeID
+	Frame wire.Frame
+	Event *eventlog.Event
+	State mutex.State
+	No    int
+}
+
+// lingering bounds how long a leaving node waits for acknowledgements.
+const lingering = 2 * time.Second
+
+// request is one local request on its way.
+type request struct {
+	no     int
+	queued core.Instant
+	cs     time.Duration
+}
+
+// Node is the pure machine of one node.
+type Node struct {
+	cfg        Config
+	self       core.Peer
+	membership membership.Machine
+	mutex      mutex.Machine
+	endpoint   *reliable.Endpoint
+	think      *rand.Rand
+
+	began   bool
+	epoch   core.Instant
+	next    int          // index of the next arrival of cfg.Arrivals
+	closed  core.Instant // next arrival of the closed workload
+	issued  int          // of the closed workload
+	queue   []request
+	current request
+	exitAt  core.Instant
+	state   mutex.State // as last reported
+	idle    bool
+
+	joined  bool
+	leaving core.Instant // when a leaving node ends at the latest; Never: not leaving
+	ended   bool
+
+	probes  prober
+	traffic traffic
+
+	// scratch memory of Step
+	out    *[]Effect
+	mfx    mutex.Effects
+	bfx    membership.Effects
+	frames []reliable.Out
+	peers  []core.Peer
+	ids    []core.NodeID
+}
+
+// New returns the machine of one life of a node.
+func New(cfg Config) (*Node, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	n := &Node{
+		cfg: cfg, self: cfg.Self, closed: core.Never, exitAt: core.Never, leaving: core.Never,
+		think: core.Stream(cfg.Seed, "think/"+cfg.Self.String()),
+		endpoint: reliable.New(cfg.Self, reliable.Config{
+			Fixed: cfg.Transport.Mode == "fixed", RTO: cfg.Transport.RTO, Min: cfg.Transport.Min, Max: cfg.Transport.Max,
+		}),
+	}
+	n.membership = newMembership(&cfg)
+	n.mutex = newMutex(&cfg)
+	n.probes.init(&n.cfg)
+	n.traffic.every = cfg.CountersEvery
+	n.traffic.next = core.Never
+	return n, nil
+}
+
+// Self is the node in its present life.
+func (n *Node) Self() core.Peer { return n.self }
+
+// Mutex and Membership show the machines to tests and explorers.
+func (n *Node) Mutex() mutex.Machine           { return n.mutex }
+func (n *Node) Membership() membership.Machine { return n.membership }
+
+// Step handles one input at instant now and appends its effects to out.
+func (n *Node) Step(now core.Instant, in Input, out []Effect) []Effect {
+	if n.ended {
+		return out
+	}
+	n.out = &out
+	switch in := in.(type) {
+	case Boot:
+		n.boot(now, in.PID)
+	case Arrived:
+		n.arrived(now, &in.Frame)
+	case Begin:
+		n.begin(now, in.Epoch)
+	case Enter:
+		n.enqueue(now, request{in.No, now, in.CS})
+	case Told:
+		n.stepMembership(now, membership.Told{Change: in.Change})
+	case Relink:
+		n.probes.relink(in.Delay)
+	case Leave:
+		n.leave(now)
+	case Stop:
+		n.stop(now)
+	case Tick:
+		n.tick(now, in.Lost)
+	}
+	n.report(now)
+	n.out = nil
+	return out
+}
+
+// Deadline is the instant at which the node wants a Tick, or core.Never.
+func (n *Node) Deadline() core.Instant {
+	if n.ended {
+		return core.Never
+	}
+	d := min(n.membership.Deadline(), n.mutex.Deadline(), n.endpoint.Deadline(), n.exitAt, n.closed, n.leaving,
+		n.probes.next, n.traffic.next)
+	if n.began && n.next < len(n.cfg.Arrivals) {
+		d = min(d, n.epoch.Add(n.cfg.Arrivals[n.next].At))
+	}
+	return d
+}
+
+func (n *Node) boot(now core.Instant, pid int) {
+	n.log(&eventlog.Event{T: int64(now), Kind: eventlog.Start, PID: pid})
+	n.stepMembership(now, membership.Start{Self: n.self, Peers: n.cfg.Members, Join: n.cfg.Join})
+	n.peers = n.membership.Members(n.peers[:0])
+	n.stepMutex(now, mutex.Start{Members: append([]core.Peer(nil), n.peers...), Restarted: n.cfg.Restarted})
+	n.probes.start(now)
+	n.traffic.start(now)
+}
+
+func (n *Node) arrived(now core.Instant, f *wire.Frame) {
+	n.traffic.received(f)
+	if f.From.ID == n.self.ID {
+		return
+	}
+	if p, ok := f.Msg.(*wire.Probe); ok {
+		n.probes.received(now, f.From.ID, p)
+		return
+	}
+	deliver := n.endpoint.Receive(now, f)
+	n.stepMembership(now, membership.Heard{Peer: f.From})
+	if deliver {
+		switch wire.KindClass(f.Msg.Kind()) {
+		case wire.ClassMembership:
+			n.stepMembership(now, membership.Receive{From: f.From, Msg: f.Msg})
+		case wire.ClassMutex:
+			n.stepMutex(now, mutex.Receive{From: f.From, Msg: f.Msg})
+		case wire.ClassAck, wire.ClassProbe, wire.ClassGroup:
+		}
+	}
+	n.transmit(n.endpoint.Finish(n.frames[:0]))
+	n.advance(now)
+}
+
+func (n *Node) begin(now, epoch core.Instant) {
+	if n.began {
+		return
+	}
+	n.began, n.epoch = true, epoch
+	// What was to arrive before this life of the node began found it dead.
+	for n.next < len(n.cfg.Arrivals) && epoch.Add(n.cfg.Arrivals[n.next].At) < now {
+		n.next++
+	}
+	if n.cfg.Closed != nil {
+		n.thinkAgain(max(now, epoch))
+	}
+	n.advance(now)
+}
+
+func (n *Node) thinkAgain(now core.Instant) {
+	c := n.cfg.Closed
+	n.closed = core.Never
+	if c.Quota > 0 && n.issued >= c.Quota {
+		return
+	}
+	at := now.Add(c.Think(n.think))
+	if c.Until > 0 && at > n.epoch.Add(c.Until) {
+		return
+	}
+	n.closed = at
+}
+
+func (n *Node) tick(now core.Instant, lost int64) {
+	if d := n.Deadline(); d <= now {
+		n.probes.timer(now.Sub(d))
+	}
+	n.probes.lost += lost
+	if n.membership.Deadline() <= now {
+		n.stepMembership(now, membership.Tick{})
+	}
+	if n.mutex.Deadline() <= now {
+		n.stepMutex(now, mutex.Tick{})
+	}
+	n.transmit(n.endpoint.Tick(now, n.frames[:0]))
+	for n.began && n.next < len(n.cfg.Arrivals) && n.epoch.Add(n.cfg.Arrivals[n.next].At) <= now {
+		a := n.cfg.Arrivals[n.next]
+		n.next++
+		n.enqueue(now, request{a.No, n.epoch.Add(a.At), a.CS})
+	}
+	if n.closed <= now {
+		n.closed = core.Never
+		n.issued++
+		// Numbers of closed requests: unique in the run, from 1.
+		n.enqueue(now, request{(n.issued-1)*n.cfg.Nodes + int(n.self.ID) + 1, now, n.cfg.Closed.CS.Draw(n.think)})
+	}
+	if n.exitAt <= now {
+		n.exit(now)
+	}
+	for n.probes.next <= now {
+		if to, p := n.probes.probe(now); p != nil {
+			n.transmit([]reliable.Out{{To: to, Frame: wire.Frame{From: n.self, To: to, Msg: p}}})
+		}
+	}
+	if n.traffic.next <= now {
+		n.account(now)
+		n.traffic.next = now.Add(n.traffic.every)
+	}
+	n.advance(now)
+}
+
+// advance starts the next local request where one is waiting.
+func (n *Node) advance(now core.Instant) {
+	if len(n.queue) == 0 || !n.joined || n.leaving != core.Never || n.mutex.State() != mutex.None {
+		return
+	}
+	n.current = n.queue[0]
+	n.queue = append(n.queue[:0], n.queue[1:]...)
+	n.stepMutexThen(now, mutex.Enter{}, func() {
+		queued := int64(n.current.queued)
+		n.log(&eventlog.Event{
+			T: int64(now), Kind: eventlog.Request, Req: n.mutex.Request().String(),
+			No: n.current.no, Queued: &queued, CS: int64(n.current.cs),
+		})
+	})
+}
+
+func (n *Node) enqueue(now core.Instant, r request) {
+	if n.leaving != core.Never {
+		n.log(&eventlog.Event{T: int64(now), Kind: eventlog.Dropped, No: r.no})
+		return
+	}
+	n.queue = append(n.queue, r)
+	n.advance(now)
+}
+
+func (n *Node) exit(now core.Instant) {
+	n.exitAt = core.Never
+	n.log(&eventlog.Event{T: int64(now), Kind: eventlog.Exit, Req: n.mutex.Request().String(), No: n.current.no})
+	n.current = request{}
+	n.stepMutex(now, mutex.Exit{})
+	if n.cfg.Closed != nil {
+		n.thinkAgain(now)
+	}
+}
+
+// leave gives up what is wanted or held, tells the others, and lingers until
+// they have heard it.
+func (n *Node) leave(now core.Instant) {
+	if n.leaving != core.Never {
+		return
+	}
+	n.log(&eventlog.Event{T: int64(now), Kind: eventlog.Leave, State: n.mutex.State().String()})
+	n.leaving = now.Add(lingering)
+	n.dropQueue(now)
+	switch n.mutex.State() {
+	case mutex.Held:
+		n.exit(now)
+	case mutex.Wait:
+		n.stepMutex(now, mutex.Fence{Inc: n.self.Inc})
+	case mutex.None:
+	}
+	n.closed = core.Never
+	n.stepMembership(now, membership.Leave{})
+}
+
+func (n *Node) dropQueue(now core.Instant) {
+	for _, r := range n.queue {
+		n.log(&eventlog.Event{T: int64(now), Kind: eventlog.Dropped, No: r.no})
+	}
+	n.queue = n.queue[:0]
+}
+
+func (n *Node) stop(now core.Instant) {
+	n.dropQueue(now)
+	n.finish(now)
+}
+
+func (n *Node) finish(now core.Instant) {
+	n.account(now)
+	n.log(&eventlog.Event{T: int64(now), Kind: eventlog.Stop, State: n.mutex.State().String()})
+	n.ended = true
+	*n.out = append(*n.out, Effect{Op: End})
+}
+
+// stepMutex steps the algorithm and carries out what it asks.
+func (n *Node) stepMutex(now core.Instant, in mutex.Input) { n.stepMutexThen(now, in, nil) }
+
+// stepMutexThen calls then (which logs) between the step and its effects.
+func (n *Node) stepMutexThen(now core.Instant, in mutex.Input, then func()) {
+	fx := &n.mfx
+	fx.Reset()
+	n.mutex.Step(now, in, fx)
+	if then != nil {
+		then()
+	}
+	for _, s := range fx.Notes {
+		n.log(&eventlog.Event{T: int64(now), Kind: eventlog.Note, Text: s})
+	}
+	if !fx.Given.IsZero() {
+		n.given(now, fx.Given)
+	}
+	if fx.Granted {
+		n.granted(now)
+	}
+	for _, id := range fx.Forget {
+		n.endpoint.Forget(id)
+	}
+	for _, s := range fx.Sends {
+		n.transmit(n.endpoint.Send(now, s, n.frames[:0]))
+	}
+	// Membership may step the algorithm again, which reuses fx.
+	if len(fx.Learned) > 0 {
+		n.peers = append(n.peers[:0], fx.Learned...)
+		for _, p := range append([]core.Peer(nil), n.peers...) {
+			n.stepMembership(now, membership.Learned{Peer: p})
+		}
+	}
+}
+
+func (n *Node) granted(now core.Instant) {
+	n.ids = n.mutex.Asked(n.ids[:0])
+	n.exitAt = now.Add(n.current.cs)
+	n.log(&eventlog.Event{
+		T: int64(now), Kind: eventlog.Enter, Req: n.mutex.Request().String(), No: n.current.no,
+		Asked: eventlog.FormatRanges(n.ids), Grants: n.mutex.Grants(),
+	})
+}
+
+// given records that a request was given up. A node that was in the critical
+// section does not try again: its section was cut short. One that waited asks
+// anew under its new incarnation, unless it leaves.
+func (n *Node) given(now core.Instant, r core.RequestID) {
+	held := n.exitAt != core.Never
+	n.exitAt = core.Never
+	e := &eventlog.Event{T: int64(now), Kind: eventlog.Fenced, Req: r.String(), No: n.current.no, State: mutex.Wait.String()}
+	if held {
+		e.State = mutex.Held.String()
+	}
+	n.log(e)
+	switch {
+	case held:
+		if n.cfg.Closed != nil {
+			n.thinkAgain(now)
+		}
+	case n.leaving != core.Never:
+		n.log(&eventlog.Event{T: int64(now), Kind: eventlog.Dropped, No: n.current.no})
+	default:
+		n.queue = append([]request{n.current}, n.queue...)
+	}
+	n.current = request{}
+}
+
+func (n *Node) stepMembership(now core.Instant, in membership.Input) {
+	fx := &n.bfx
+	fx.Reset()
+	n.membership.Step(now, in, fx)
+	for _, s := range fx.Sends {
+		n.transmit(n.endpoint.Send(now, s, n.frames[:0]))
+	}
+	if fx.Joined && !n.joined {
+		n.joined = true
+		n.log(&eventlog.Event{T: int64(now), Kind: eventlog.Joined, Size: n.membership.Size()})
+		*n.out = append(*n.out, Effect{Op: Joined})
+	}
+	if len(fx.Changes) == 0 && !fx.Fenced {
+		return
+	}
+	// The algorithm may learn of peers and step the membership again, which
+	// reuses fx.
+	changes, fenced := append([]membership.Change(nil), fx.Changes...), fx.Fenced
+	size := n.membership.Size()
+	if fenced {
+		n.self = n.membership.Self()
+		n.endpoint.SetSelf(n.self)
+		n.log(&eventlog.Event{T: int64(now), Kind: eventlog.Note, Text: "declared failed by others, goes on as " + n.self.String()})
+		n.stepMutex(now, mutex.Fence{Inc: n.self.Inc})
+	}
+	for _, c := range changes {
+		id := int32(c.Peer.ID)
+		n.log(&eventlog.Event{
+			T: int64(now), Kind: eventlog.Member, Peer: &id, PeerInc: uint32(c.Peer.Inc),
+			Change: c.Kind.String(), Size: size,
+		})
+		switch c.Kind {
+		case membership.Up:
+			n.stepMutex(now, mutex.MemberUp{Peer: c.Peer})
+		case membership.Suspected:
+			n.stepMutex(now, mutex.MemberSuspected{Peer: c.Peer})
+		case membership.Cleared:
+			// A cleared suspicion is news of life.
+			n.stepMutex(now, mutex.MemberUp{Peer: c.Peer})
+		case membership.Failed, membership.Left:
+			n.stepMutex(now, mutex.MemberDown{Peer: c.Peer, Left: c.Kind == membership.Left})
+		}
+	}
+}
+
+func (n *Node) transmit(frames []reliable.Out) {
+	for i := range frames {
+		n.traffic.sent(&frames[i])
+		*n.out = append(*n.out, Effect{Op: Send, To: frames[i].To, Frame: frames[i].Frame})
+	}
+	n.frames = frames[:0]
+}
+
+// log appends a line; Node and Inc are filled in.
+func (n *Node) log(e *eventlog.Event) {
+	e.Node, e.Inc = int32(n.self.ID), uint32(n.self.Inc)
+	*n.out = append(*n.out, Effect{Op: Log, Event: e})
+}
+
+// report tells the owner when the requester's state changed or the node ran
+// out of things to do.
+func (n *Node) report(now core.Instant) {
+	if s := n.mutex.State(); s != n.state {
+		n.state = s
+		*n.out = append(*n.out, Effect{Op: State, State: s, No: n.current.no})
+	}
+	idle := n.began && n.joined && n.next >= len(n.cfg.Arrivals) && n.closed == core.Never &&
+		len(n.queue) == 0 && n.mutex.State() == mutex.None
+	if idle && !n.idle {
+		*n.out = append(*n.out, Effect{Op: Idle})
+	}
+	n.idle = idle
+	if n.leaving != core.Never && !n.ended && (now >= n.leaving || n.endpoint.Pending() == 0) {
+		n.finish(now)
+	}
+}
+
+// account logs the counters and what the probes saw.
+func (n *Node) account(now core.Instant) {
+	n.log(&eventlog.Event{
+		T: int64(now), Kind: eventlog.Counters, Sent: n.traffic.table(&n.traffic.out),
+		Recv: n.traffic.table(&n.traffic.in), Size: n.membership.Size(),
+	})
+	if p := n.probes.take(); p != nil {
+		n.log(&eventlog.Event{T: int64(now), Kind: eventlog.Fidelity, Probe: p})
+	}
+}
+
+// String names the node in messages.
+func (n *Node) String() string { return "node " + strconv.Itoa(int(n.self.ID)) }
