@@ -55,10 +55,13 @@ type Fault struct {
 	After time.Duration `json:"after,omitempty"`
 	// Links (pairs a < b) for link-down, link-up and set; empty with set:
 	// all links of Nodes, or all links where Nodes is empty too.
-	Links  [][2]core.NodeID `json:"links,omitempty"`
-	Groups [][]core.NodeID  `json:"groups,omitempty"` // partition; nodes not named form one more group
-	Set    link.Override    `json:"set"`
-	Source string           `json:"source,omitempty"` // where it came from: "faults:3", "churn"
+	Links [][2]core.NodeID `json:"links,omitempty"`
+	// OneWay restricts set to the direction from the first to the second node
+	// of each of Links, whose pairs then come in either order.
+	OneWay bool            `json:"one_way,omitempty"`
+	Groups [][]core.NodeID `json:"groups,omitempty"` // partition; nodes not named form one more group
+	Set    link.Override   `json:"set"`
+	Source string          `json:"source,omitempty"` // where it came from: "faults:3", "churn"
 }
 
 // Closed is the closed per-node workload: think (exponential with Rate per

@@ -1,0 +1,171 @@
+package workloads
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"churnbed/emulator/link"
+	"churnbed/node/core"
+)
+
+// Roles by which Fault.Role chooses nodes at run time.
+const (
+	RoleHolder = "holder" // in the critical section
+	RoleWaiter = "waiter" // asked and not yet in
+	RoleIdle   = "idle"   // neither
+)
+
+// Merge joins schedules into one, ascending by time. Faults of the same
+// instant keep their order, those of earlier schedules first.
+func Merge(schedules ...[]Fault) []Fault {
+	merged := slices.Concat(schedules...)
+	slices.SortStableFunc(merged, func(a, b Fault) int { return cmp.Compare(a.At, b.At) })
+	return merged
+}
+
+// Validate reports every fault of a schedule that cannot be carried out on a
+// mesh of so many nodes: out of order, an unknown verb, node or role, values
+// out of range. Whether links exist is not known here; Rule.Expand checks it.
+func Validate(faults []Fault, nodes int) error {
+	var errs []error
+	last := time.Duration(0)
+	for i, f := range faults {
+		if err := f.validate(nodes); err != nil {
+			source := f.Source
+			if source == "" {
+				source = fmt.Sprintf("fault %d", i)
+			}
+			errs = append(errs, fmt.Errorf("%s (%s at %v): %w", source, f.Verb, f.At, err))
+		}
+		if f.At < last {
+			errs = append(errs, fmt.Errorf("fault %d at %v comes after one at %v: must ascend", i, f.At, last))
+		}
+		last = max(last, f.At)
+	}
+	return errors.Join(errs...)
+}
+
+func (f Fault) validate(nodes int) error {
+	if f.At < 0 {
+		return errors.New("time must be >= 0")
+	}
+	if f.After < 0 {
+		return fmt.Errorf("after %v: must be >= 0", f.After)
+	}
+	for _, n := range f.Nodes {
+		if err := knownNode(n, nodes); err != nil {
+			return err
+		}
+	}
+	for _, l := range f.Links {
+		if err := errors.Join(knownNode(l[0], nodes), knownNode(l[1], nodes)); err != nil {
+			return err
+		}
+		if l[0] == l[1] || l[0] > l[1] && !f.OneWay {
+			return fmt.Errorf("link %d-%d: the smaller node comes first", l[0], l[1])
+		}
+	}
+	if f.OneWay && (f.Verb != Set || len(f.Links) == 0) {
+		return errors.New("one direction is chosen only with set on named links")
+	}
+	switch f.Role {
+	case "":
+		if f.Count != 0 || f.After != 0 {
+			return errors.New("count and after are allowed only with a role")
+		}
+	case RoleHolder, RoleWaiter, RoleIdle:
+		switch {
+		case f.Count < 1 || f.Count > nodes:
+			return fmt.Errorf("count %d of %s: allowed are 1..%d", f.Count, f.Role, nodes)
+		case len(f.Nodes) > 0:
+			return errors.New("nodes and a role exclude each other")
+		case !slices.Contains(roleVerbs, f.Verb):
+			return fmt.Errorf("a role is allowed only with %v", roleVerbs)
+		}
+	default:
+		return fmt.Errorf("role %q: allowed are holder, waiter, idle", f.Role)
+	}
+	switch f.Verb {
+	case Crash, Poweroff, Pause, Resume, Restart, Leave, Join:
+		if len(f.Nodes) == 0 && f.Role == "" {
+			return errors.New("no nodes named")
+		}
+	case LinkDown, LinkUp:
+		if len(f.Links) == 0 {
+			return errors.New("no links named")
+		}
+	case Partition:
+		return validGroups(f.Groups, nodes)
+	case Heal:
+	case Set:
+		if f.Set == (link.Override{}) {
+			return errors.New("nothing to set")
+		}
+		return validOverride(f.Set)
+	default:
+		return fmt.Errorf("unknown verb %q", f.Verb)
+	}
+	return nil
+}
+
+// roleVerbs are the verbs that make sense on a running node.
+var roleVerbs = []Verb{Crash, Poweroff, Pause, Leave}
+
+func knownNode(n core.NodeID, nodes int) error {
+	if n < 0 || int(n) >= nodes {
+		return fmt.Errorf("unknown node %d: allowed are 0..%d", n, nodes-1)
+	}
+	return nil
+}
+
+// validGroups checks the groups of a partition.
+func validGroups(groups [][]core.NodeID, nodes int) error {
+	group := make(map[core.NodeID]int)
+	for i, g := range groups {
+		if len(g) == 0 {
+			return fmt.Errorf("group %d of the partition is empty", i+1)
+		}
+		for _, n := range g {
+			if err := knownNode(n, nodes); err != nil {
+				return err
+			}
+			if j, ok := group[n]; ok && j != i {
+				return fmt.Errorf("node %d is in groups %d and %d of the partition", n, j+1, i+1)
+			}
+			group[n] = i
+		}
+	}
+	if len(groups) == 0 || len(groups) == 1 && len(group) == nodes {
+		return errors.New("the partition separates nobody")
+	}
+	return nil
+}
+
+// validOverride checks link parameters.
+func validOverride(o link.Override) error {
+	share := func(f float64) bool { return f >= 0 && f <= 1 } // false for NaN
+	switch {
+	case o.Delay != nil && *o.Delay < 0:
+		return fmt.Errorf("delay %v: must be >= 0", *o.Delay)
+	case o.Jitter != nil && *o.Jitter < 0:
+		return fmt.Errorf("jitter %v: must be >= 0", *o.Jitter)
+	case o.Dist != nil && *o.Dist != link.Uniform && *o.Dist != link.Normal:
+		return fmt.Errorf("jitter distribution %q: allowed are uniform, normal", *o.Dist)
+	case o.Loss != nil && !share(*o.Loss):
+		return fmt.Errorf("loss %v: allowed are 0..1", *o.Loss)
+	case o.Rate != nil && *o.Rate < 0:
+		return fmt.Errorf("rate %d bit/s: must be >= 0", *o.Rate)
+	case o.Burst != nil && !(share(o.Burst.P) && share(o.Burst.R) && share(o.Burst.Good) && share(o.Burst.Bad)):
+		return fmt.Errorf("burst loss %+v: allowed are 0..1 each", *o.Burst)
+	}
+	return nil
+}
+
+// share of n nodes, rounded to the nearest, at least one.
+func shareOf(percent float64, n int) int {
+	return min(n, max(1, int(math.Round(percent/100*float64(n)))))
+}
