@@ -254,7 +254,7 @@ func TestRanges(t *testing.T) {
 		ids := rapid.SliceOfDistinct(rapid.Custom(func(t *rapid.T) core.NodeID {
 			return core.NodeID(rapid.OneOf(rapid.IntRange(0, 20), rapid.IntRange(0, core.MaxNodes-1)).Draw(t, "id"))
 		}), func(id core.NodeID) core.NodeID { return id }).Draw(t, "ids")
-		s := AppendRanges(ids)
+		s := FormatRanges(ids)
 		back, err := ParseRanges(s)
 		if err != nil {
 			t.Fatal(err)
@@ -264,7 +264,7 @@ func TestRanges(t *testing.T) {
 			t.Fatalf("%v -> %q -> %v", ids, s, back)
 		}
 	})
-	if s := AppendRanges([]core.NodeID{0, 1, 2, 3, 4, 7}); s != "0-4,7" {
+	if s := FormatRanges([]core.NodeID{0, 1, 2, 3, 4, 7}); s != "0-4,7" {
 		t.Errorf("got %q", s)
 	}
 	for _, bad := range []string{",", "1-", "-1", "3,2", "1,1", "5-4", "0-65536", "x", "1-3,2", "1-2-3"} {
@@ -301,7 +301,7 @@ func FuzzParseRanges(f *testing.F) {
 		if err != nil {
 			return
 		}
-		back, err := ParseRanges(AppendRanges(ids))
+		back, err := ParseRanges(FormatRanges(ids))
 		if err != nil || !slices.Equal(ids, back) {
 			t.Fatalf("%q: %v, %v", s, err, back)
 		}

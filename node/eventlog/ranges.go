@@ -9,10 +9,10 @@ import (
 	"churnbed/node/core"
 )
 
-// AppendRanges formats a set of ids as Event.Asked holds it: ascending, runs
+// FormatRanges formats a set of ids as Event.Asked holds it: ascending, runs
 // joined, "0-4,7"; the empty set is "". ids should be ascending; where they
 // are not, a sorted copy is formatted.
-func AppendRanges(ids []core.NodeID) string {
+func FormatRanges(ids []core.NodeID) string {
 	if !slices.IsSorted(ids) {
 		ids = slices.Clone(ids)
 		slices.Sort(ids)
@@ -35,7 +35,7 @@ func AppendRanges(ids []core.NodeID) string {
 	return string(b)
 }
 
-// ParseRanges reads what AppendRanges writes: ids 0..core.MaxNodes-1,
+// ParseRanges reads what FormatRanges writes: ids 0..core.MaxNodes-1,
 // ascending, none twice.
 func ParseRanges(s string) ([]core.NodeID, error) {
 	if s == "" {
