@@ -405,7 +405,7 @@ func (n *Node) granted(now core.Instant) {
 	n.exitAt = now.Add(n.current.cs)
 	n.log(&eventlog.Event{
 		T: int64(now), Kind: eventlog.Enter, Req: n.mutex.Request().String(), No: n.current.no,
-		Asked: eventlog.FormatRanges(n.ids), Grants: n.mutex.Grants(),
+		Asked: eventlog.AppendRanges(n.ids), Grants: n.mutex.Grants(),
 	})
 }
 
