@@ -113,7 +113,7 @@ func TestReadLists(t *testing.T) {
 	if err := WriteLists(&b, got); err != nil {
 		t.Fatal(err)
 	}
-	if d := cmp.Diff("0: 1 9\n1: * !0\n4:\n5: 0-2 6-7\n7: * !3 !8-9\n", b.String()); d != "" {
+	if d := cmp.Diff("0: 1 9\n1: * !0\n4:\n5: * !3-4 !8-9\n7: * !3 !8-9\n", b.String()); d != "" {
 		t.Errorf("written (-want +got):\n%s", d)
 	}
 }
