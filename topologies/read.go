@@ -1,0 +1,222 @@
+package topologies
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"churnbed/node/core"
+)
+
+// Format names a file format.
+type Format string
+
+const (
+	XY       Format = "xy"       // one "x,y" a line (Java simulators of Medley and Camera)
+	JSON     Format = "json"     // our own, with everything a topology holds
+	GraphML  Format = "graphml"  // graphml.graphdrawing.org
+	Freifunk Format = "freifunk" // meshnet-lab's maps of Freifunk communities; read only
+	RTT      Format = "rtt"      // matrix of round-trip times in ms; read only
+	NS3      Format = "ns3"      // pair list of the NS-3 Medley; read only
+)
+
+// Formats lists the formats that Read knows, WriteFormats those of Write.
+func Formats() []Format      { return []Format{XY, JSON, GraphML, Freifunk, RTT, NS3} }
+func WriteFormats() []Format { return []Format{XY, JSON, GraphML} }
+
+// ParseFormat returns the format of that name out of those allowed.
+func ParseFormat(s string, allowed []Format) (Format, error) {
+	names := make([]string, len(allowed))
+	for i, f := range allowed {
+		if s == string(f) {
+			return f, nil
+		}
+		names[i] = string(f)
+	}
+	return "", fmt.Errorf("format %q: want one of %s", s, strings.Join(names, ", "))
+}
+
+// maxFileBytes bounds what Read takes in.
+const maxFileBytes = 1 << 28
+
+// ReadOptions say how to read; the zero value is right for most files.
+type ReadOptions struct {
+	Format Format // empty: told from the content
+
+	// Radius joins nodes of an xy file at most so many metres apart, 0 for 4.
+	// In an ns3 file of distances it keeps the pairs that near, 0 for all.
+	Radius float64
+
+	// Nodes keeps the first so many nodes of an RTT matrix, or so many drawn
+	// by Seed where RandomNodes is set; 0 for all.
+	Nodes       int
+	RandomNodes bool
+	Seed        uint64
+	Scale       float64 // multiplies the delays of an RTT matrix, 0 for 1
+
+	// WifiOnly keeps the links of type wifi of a Freifunk map.
+	WifiOnly bool
+
+	// Largest keeps the largest connected part, as is done for Freifunk maps
+	// anyway.
+	Largest bool
+
+	// Note is told, in a sentence, what was left out or made up; may be nil.
+	Note func(string)
+}
+
+func (o ReadOptions) note(format string, args ...any) {
+	if o.Note != nil {
+		o.Note(fmt.Sprintf(format, args...))
+	}
+}
+
+func (o ReadOptions) check() error {
+	if o.Radius != 0 {
+		if err := checkRadius(o.Radius); err != nil {
+			return err
+		}
+	}
+	if o.Nodes < 0 {
+		return fmt.Errorf("nodes %d: want 1 or more", o.Nodes)
+	}
+	if !(o.Scale >= 0 && o.Scale <= 1e6) {
+		return fmt.Errorf("scale %v: want a number above 0, at most 1e6", o.Scale)
+	}
+	return nil
+}
+
+// lineError is an error at a line of the input, 1 being the first.
+type lineError struct {
+	line int
+	err  error
+}
+
+func (e *lineError) Error() string { return fmt.Sprintf("line %d: %v", e.line, e.err) }
+func (e *lineError) Unwrap() error { return e.err }
+
+func atLine(line int, format string, args ...any) error {
+	return &lineError{line, fmt.Errorf(format, args...)}
+}
+
+// ReadFile reads a topology. Errors carry file:line. The topology need not be
+// connected; see Topology.Connected.
+func ReadFile(path string, opt ReadOptions) (*Topology, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("read topology: %w", err)
+	}
+	defer f.Close()
+	name := strings.TrimSuffix(filepath.Base(path), filepath.Ext(path))
+	t, err := Read(f, name, opt)
+	if err == nil {
+		return t, nil
+	}
+	var at *lineError
+	if errors.As(err, &at) {
+		return nil, fmt.Errorf("read topology: %s:%d: %w", path, at.line, at.err)
+	}
+	return nil, fmt.Errorf("read topology %s: %w", path, err)
+}
+
+// Read reads a topology called name, where the input brings no name itself.
+func Read(r io.Reader, name string, opt ReadOptions) (*Topology, error) {
+	if err := opt.check(); err != nil {
+		return nil, err
+	}
+	data, err := io.ReadAll(io.LimitReader(r, maxFileBytes+1))
+	if err != nil {
+		return nil, err
+	}
+	if len(data) > maxFileBytes {
+		return nil, fmt.Errorf("input is larger than %d MiB", maxFileBytes>>20)
+	}
+	data = bytes.TrimPrefix(data, []byte("\xef\xbb\xbf")) // byte order mark
+	if len(bytes.TrimSpace(data)) == 0 {
+		return nil, errors.New("input is empty")
+	}
+	format := opt.Format
+	if format == "" {
+		format = detect(data)
+	}
+	var t *Topology
+	switch format {
+	case XY:
+		t, err = readXY(data, name, opt)
+	case RTT:
+		t, err = readRTT(data, name, opt)
+	case NS3:
+		t, err = readNS3(data, name, opt)
+	default:
+		_, err = ParseFormat(string(format), Formats())
+	}
+	if err != nil {
+		return nil, err
+	}
+	if opt.Largest {
+		t = keepLargest(t, opt)
+	}
+	return t, nil
+}
+
+// keepLargest returns the largest connected part and notes what went.
+func keepLargest(t *Topology, opt ReadOptions) *Topology {
+	parts := t.Components()
+	if len(parts) <= 1 {
+		return t
+	}
+	s := t.Subset(parts[0])
+	opt.note("kept the largest of %d connected parts: %d of %d nodes, %d of %d links",
+		len(parts), len(s.Nodes), len(t.Nodes), len(s.Links), len(t.Links))
+	return s
+}
+
+// detect tells the format from the content: XML is GraphML; of the two JSON
+// formats Freifunk's links have a "source"; of the line formats ns3 begins
+// with a lone number and xy has commas.
+func detect(data []byte) Format {
+	head := bytes.TrimSpace(data)
+	switch head[0] {
+	case '<':
+		return GraphML
+	case '{', '[':
+		if bytes.Contains(data, []byte(`"source"`)) {
+			return Freifunk
+		}
+		return JSON
+	}
+	lines := 0
+	for line := range bytes.Lines(head) {
+		line = bytes.TrimSpace(line)
+		if len(line) == 0 || line[0] == '#' {
+			continue
+		}
+		lines++
+		switch {
+		case bytes.Count(line, []byte(",")) == 2 && lines == 2:
+			return NS3
+		case bytes.ContainsRune(line, ','):
+			return XY
+		case len(bytes.Fields(line)) > 1:
+			return RTT
+		case lines == 2:
+			return NS3 // or nothing at all; its reader says what is wrong
+		}
+	}
+	if bytes.Equal(head, []byte("0")) {
+		return RTT
+	}
+	return NS3
+}
+
+// idRange says which ids n nodes have.
+func idRange(n int) string { return fmt.Sprintf("0..%d", n-1) }
+
+// tooManyNodes is the error of the line that has one node too many.
+func tooManyNodes(line int) error {
+	return atLine(line, "more than %d nodes", core.MaxNodes)
+}
