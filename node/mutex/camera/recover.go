@@ -1,0 +1,143 @@
+package camera
+
+import (
+	"churnbed/node/core"
+	"churnbed/node/mutex"
+	"churnbed/node/mutex/requests"
+	"churnbed/node/wire"
+)
+
+// amnesia is the recovery of a process whose node had an earlier one (H4a);
+// the package comment says why it is safe.
+type amnesia struct {
+	amnesiac bool
+	nonce    core.Incarnation // names this recovery
+	answered requests.Peers   // who has answered, and in which life
+	retryAt  core.Instant
+
+	// waiting asked this node to RECOVER while it could not answer, owed got
+	// an amnesiac OK.
+	waiting requests.Peers
+	owed    requests.IDs
+}
+
+// quorum is how many others must answer: together with any majority of grants
+// that counts this node, less itself, they exceed the NUpper-1 others.
+func (m *Machine) quorum() int {
+	if m.cfg.NUpper == 1 {
+		return 0 // no others
+	}
+	return m.cfg.NUpper - m.cfg.NUpper/2
+}
+
+func (m *Machine) beginRecovery(now core.Instant, out *mutex.Effects) {
+	if m.quorum() == 0 {
+		return
+	}
+	m.amnesiac = true
+	m.nonce = m.self.Inc
+	m.retryAt = now.Add(m.cfg.Reask)
+	out.Notes = append(out.Notes, "amnesiac")
+	m.askRecover(out)
+}
+
+// askRecover asks every member that has not answered.
+func (m *Machine) askRecover(out *mutex.Effects) {
+	for k := range m.peers {
+		if m.peers[k].listed {
+			m.sendRecover(core.NodeID(k), out)
+		}
+	}
+}
+
+func (m *Machine) sendRecover(k core.NodeID, out *mutex.Effects) {
+	if m.amnesiac && !m.answered.Has(k) {
+		out.Send(k, &wire.Recover{Nonce: m.nonce}, core.Reliable)
+	}
+}
+
+func (m *Machine) retryRecovery(now core.Instant, out *mutex.Effects) {
+	if m.amnesiac && m.retryAt <= now {
+		m.retryAt = now.Add(m.cfg.Reask)
+		m.askRecover(out)
+	}
+}
+
+// dropAnswer takes back an answer of k's older life and asks the newer one.
+func (m *Machine) dropAnswer(k core.NodeID, out *mutex.Effects) {
+	if m.answered.Has(k) {
+		m.answered.Delete(k)
+		m.sendRecover(k, out)
+	}
+}
+
+func (m *Machine) onRecover(now core.Instant, q core.Peer, msg *wire.Recover, out *mutex.Effects) {
+	m.learnLife(now, core.Peer{ID: q.ID, Inc: msg.Nonce}, out)
+	if !m.at(q.ID).listed {
+		out.Learned = append(out.Learned, q)
+	}
+	if m.amnesiac {
+		m.waiting.Put(core.Peer{ID: q.ID, Inc: msg.Nonce})
+		return
+	}
+	out.Send(q.ID, m.recovered(msg.Nonce), core.Reply)
+}
+
+func (m *Machine) recovered(nonce core.Incarnation) *wire.Recovered {
+	own := append(requests.ByNode(nil), m.rec...)
+	if m.st != mutex.None {
+		own.Put(m.cur)
+	}
+	return &wire.Recovered{Nonce: nonce, Requests: own, Lives: m.livesSince(0)}
+}
+
+func (m *Machine) onRecovered(now core.Instant, q core.Peer, current bool, msg *wire.Recovered, out *mutex.Effects) {
+	for _, p := range msg.Lives { // may take back answers, this one included
+		m.learnLife(now, p, out)
+	}
+	current = current && q.Inc.Start() == m.at(q.ID).life.Start()
+	if !m.amnesiac || msg.Nonce != m.nonce || !current {
+		return
+	}
+	for _, r := range msg.Requests {
+		if r.Node == m.self.ID {
+			continue
+		}
+		j := core.Peer{ID: r.Node, Inc: r.Inc}
+		m.clk = max(m.clk, r.TS)
+		m.learnLife(now, j, out)
+		p := m.at(j.ID)
+		if r.Inc.Start() < p.life.Start() || !r.NewerThan(p.done) {
+			continue // over
+		}
+		m.rec.Raise(r)
+		if m.st == mutex.Wait { // H9
+			m.ask(now, j, out)
+		}
+	}
+	m.answered.Put(q)
+	if len(m.answered) >= m.quorum() {
+		m.endRecovery(out)
+	}
+}
+
+func (m *Machine) endRecovery(out *mutex.Effects) {
+	m.amnesiac = false
+	m.nonce, m.answered, m.retryAt = 0, nil, core.Never
+	out.Notes = append(out.Notes, "recovered")
+	if m.st == mutex.Wait {
+		m.nGrants++
+	}
+	for _, q := range m.waiting {
+		out.Send(q.ID, m.recovered(q.Inc), core.Reliable)
+	}
+	m.waiting = nil
+	owed := m.owed
+	m.owed = nil
+	for _, k := range owed {
+		// The amnesiac OK was none towards a majority; this one is.
+		if r := m.rec.Get(k); !r.IsZero() && !m.def.Get(k).NewerThan(r) {
+			m.answer(r, core.Reliable, out)
+		}
+	}
+}
