@@ -71,7 +71,9 @@ func (m *Machine) Step(_ core.Instant, in mutex.Input, out *mutex.Effects) {
 	case mutex.MemberDown:
 		m.memlist.Delete(in.Peer.ID)
 		out.Forget = append(out.Forget, in.Peer.ID)
-		m.def.Delete(in.Peer.ID)
+		if in.Left {
+			m.def.Delete(in.Peer.ID)
+		}
 		m.pending.Delete(in.Peer.ID)
 		m.tryEnter(out)
 	case mutex.Fence:
