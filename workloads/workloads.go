@@ -2,7 +2,62 @@
 // long, and who fails when: arrival processes, requester choices, churn
 // traces and generators, and the fault language. Everything is expanded into
 // timed events from named random streams before a run begins; nothing here
-// touches a process or a clock.
+// touches a process or a clock. Values are not shared between calls, so nobody
+// needs to serialise them; a *Closed and a CSLength draw from the stream that
+// the caller owns.
+//
+// # Fault language
+//
+// One rule a line; words are separated by spaces, times are written as Go
+// durations (500ms, 3s, 1m30s), ids are nodes.
+//
+//	rule     = when action { clause } .
+//	when     = "at" time | "from" time "to" time [ "every" time ] .
+//	action   = ( "crash" | "poweroff" | "leave" | "pause" ) nodes
+//	         | ( "resume" | "restart" | "join" ) known
+//	         | link links ( "down" | "up" )
+//	         | "flap" link links
+//	         | "partition" list { "|" list }
+//	         | "heal"
+//	         | "set" ( "all" | link links ) param { param }
+//	         | "churn" ( count | share ) .
+//	clause   = "for" time | "restart" "after" time | "every" time .
+//	nodes    = known | share [ "nodes" ] | count "nodes" | [ count ] role .
+//	known    = "all" [ "nodes" ] | ( "node" | "nodes" ) list | "tag:" name { "," item } .
+//	list     = item { "," item } .
+//	item     = id | id "-" id | "tag:" name .
+//	role     = "holder" | "holders" | "waiter" | "waiters" | "idle" .
+//	share    = number "%" .
+//	link     = "link" | "links" .
+//	links    = pair { "," pair } | "of" known .
+//	pair     = id "-" id | id ">" id .
+//	param    = "delay" time | "jitter" time | "distribution" ( "uniform" | "normal" )
+//	         | "loss" prob | "burst" prob prob prob prob | "rate" rate .
+//	prob     = number [ "%" ] .
+//	rate     = number ( "bit" | "kbit" | "mbit" | "gbit" ) | "unlimited" .
+//
+// Meaning:
+//   - "from A to B every D" happens at A, A+D, ... before B. Without "every" it
+//     happens at A and is undone at B (flap and churn use the interval their
+//     own way).
+//   - "for D" undoes it after D: a restart after crash, poweroff and leave
+//     (also written "restart after D"), a resume after pause, up after link
+//     down, heal after partition. After "set" the parameters it changed go
+//     back to what the scenario configured for the link.
+//   - A share or count of nodes is drawn at random when the rule is expanded,
+//     again at every repetition, among those the rule has not down already. A
+//     role is looked up at run time.
+//   - flap takes the links down at A, up at A+D, down at A+2D, ... and leaves
+//     them up at B.
+//   - churn crashes and restarts (after 1s unless said) so many random nodes,
+//     at uniformly random instants of the interval, or of every D of it; with
+//     "at", all at once.
+//   - partition cuts the links between different groups; nodes not named form
+//     one more group. heal ends all partitions.
+//   - A>B is one direction of a link, only for set. burst is Gilbert-Elliott
+//     loss: good to bad, bad to good, loss when good, loss when bad.
+//   - What has no effect (crashing a dead node, restarting a live one) is
+//     carried out as nothing; rules do not know of each other.
 package workloads
 
 import (
