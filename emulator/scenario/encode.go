@@ -1,0 +1,126 @@
+package scenario
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// YAML writes every key with its value, by group, in the order of the table:
+// the scenario.yaml of a run directory. Load reads it back to the same Spec.
+func (s *Spec) YAML() ([]byte, error) {
+	root := &yaml.Node{Kind: yaml.MappingNode}
+	var group Group
+	for i := range keys {
+		k := &keys[i]
+		name := &yaml.Node{Kind: yaml.ScalarNode, Value: k.Name}
+		if k.Group != group {
+			group = k.Group
+			name.HeadComment = "# " + string(group)
+			if i > 0 {
+				name.HeadComment = "\n" + name.HeadComment
+			}
+		}
+		root.Content = append(root.Content, name, k.node(s))
+	}
+	var b bytes.Buffer
+	enc := yaml.NewEncoder(&b)
+	enc.SetIndent(2)
+	if err := enc.Encode(root); err != nil {
+		return nil, fmt.Errorf("write scenario: %w", err)
+	}
+	if err := enc.Close(); err != nil {
+		return nil, fmt.Errorf("write scenario: %w", err)
+	}
+	return b.Bytes(), nil
+}
+
+// node returns the value of the key in s as YAML.
+func (k *Key) node(s *Spec) *yaml.Node {
+	if !k.list {
+		return &yaml.Node{Kind: yaml.ScalarNode, Tag: k.yaml, Value: k.format(s)}
+	}
+	n := &yaml.Node{Kind: yaml.SequenceNode}
+	for _, item := range *k.items(s) {
+		n.Content = append(n.Content, &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: item})
+	}
+	if len(n.Content) == 0 {
+		n.Style = yaml.FlowStyle // []
+	}
+	return n
+}
+
+// JSONSchema returns the JSON Schema (draft 2020-12) of a scenario file, the
+// text of schema/scenario.schema.json.
+func JSONSchema() ([]byte, error) {
+	properties := map[string]any{}
+	for i := range keys {
+		k := &keys[i]
+		p := map[string]any{"description": k.doc()}
+		for name, v := range k.schema {
+			p[name] = v
+		}
+		if d, ok := k.schemaDefault(); ok {
+			p["default"] = d
+		}
+		properties[k.Name] = p
+	}
+	b, err := json.MarshalIndent(map[string]any{
+		"$schema":              "https://json-schema.org/draft/2020-12/schema",
+		"title":                "Churnbed scenario",
+		"description":          "Keys are the flags of `churnbed run` under the same names. Every key may be left out.",
+		"type":                 "object",
+		"properties":           properties,
+		"additionalProperties": false,
+	}, "", "  ")
+	if err != nil {
+		return nil, fmt.Errorf("write schema: %w", err)
+	}
+	return append(b, '\n'), nil
+}
+
+func (k *Key) schemaDefault() (any, bool) {
+	switch {
+	case k.list:
+		return []any{}, true
+	case k.yaml == "!!str":
+		return k.Default, true
+	default:
+		return json.RawMessage(k.Default), true
+	}
+}
+
+// doc is the help text with the unit.
+func (k *Key) doc() string {
+	if k.Unit != "" {
+		return k.Help + " (" + k.Unit + ")"
+	}
+	return k.Help
+}
+
+// MarkdownTable documents every key, a table a group.
+func MarkdownTable() string {
+	var b strings.Builder
+	var group Group
+	for i := range keys {
+		k := &keys[i]
+		if k.Group != group {
+			if group != "" {
+				b.WriteByte('\n')
+			}
+			group = k.Group
+			fmt.Fprintf(&b, "### %s\n\n| key and flag | default | allowed | meaning |\n|---|---|---|---|\n", group)
+		}
+		def := "none"
+		if k.Default != "" {
+			def = "`" + k.Default + "`"
+		}
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", k.Name, def, cell(k.Want), cell(k.doc()))
+	}
+	return b.String()
+}
+
+func cell(s string) string { return strings.ReplaceAll(s, "|", `\|`) }
