@@ -2,8 +2,10 @@ package medley
 
 import "time"
 
-// Config holds Medley's constants. Zero values of all fields but the
-// probabilities mean the published ones; DefaultConfig has them all.
+// Config holds Medley's constants. A zero field means its default: the
+// published value, or this package's own for what is not published.
+// DefaultConfig has them all. A negative probability switches its feature
+// off.
 type Config struct {
 	// Period T between two rounds of a node; one member is pinged a round.
 	Period time.Duration
@@ -38,6 +40,9 @@ type Config struct {
 	// EnterAtRefill leaves members learned meanwhile out of the bag until it
 	// is refilled, as published (see bag).
 	EnterAtRefill bool
+	// NoLastWord declares a suspect failed without two more pings, as
+	// published (see Machine).
+	NoLastWord bool
 }
 
 // DefaultConfig returns the published constants (Medley, TNSM 2022, as its
@@ -60,37 +65,27 @@ func DefaultConfig() Config {
 	}
 }
 
-// withDefaults fills the fields whose zero value has no meaning. A
-// probability of 0 switches its feature off.
+// withDefaults fills the fields that are zero.
 func (c Config) withDefaults() Config {
 	d := DefaultConfig()
-	for _, f := range []struct {
-		v *time.Duration
-		d time.Duration
-	}{
-		{&c.Period, d.Period},
-		{&c.PingTimeout, d.PingTimeout},
-		{&c.Suspicion, d.Suspicion},
-		{&c.TableKeep, d.TableKeep},
-		{&c.PassiveAge, d.PassiveAge},
-		{&c.ActiveGap, d.ActiveGap},
-		{&c.JoinTimeout, d.JoinTimeout},
-	} {
-		if *f.v <= 0 {
-			*f.v = f.d
-		}
-	}
-	if c.Indirect <= 0 {
-		c.Indirect = d.Indirect
-	}
-	if c.TableMax <= 0 {
-		c.TableMax = d.TableMax
-	}
-	if c.Exponent <= 0 {
-		c.Exponent = d.Exponent
-	}
-	if c.ActiveWeight <= 0 {
-		c.ActiveWeight = d.ActiveWeight
-	}
+	fill(&c.Period, d.Period)
+	fill(&c.PingTimeout, d.PingTimeout)
+	fill(&c.Suspicion, d.Suspicion)
+	fill(&c.Indirect, d.Indirect)
+	fill(&c.Exponent, d.Exponent)
+	fill(&c.TableMax, d.TableMax)
+	fill(&c.TableKeep, d.TableKeep)
+	fill(&c.PassiveProb, d.PassiveProb)
+	fill(&c.PassiveAge, d.PassiveAge)
+	fill(&c.ActiveGap, d.ActiveGap)
+	fill(&c.ActiveWeight, d.ActiveWeight)
+	fill(&c.JoinTimeout, d.JoinTimeout)
+	fill(&c.ReconnectProb, d.ReconnectProb)
 	return c
+}
+
+func fill[T int | float64 | time.Duration](v *T, d T) {
+	if *v == 0 {
+		*v = d
+	}
 }

@@ -33,6 +33,9 @@
 //   - A member heard in person while it is suspected, or after it was declared
 //     failed, is told so by REPORT_ALIVE (at most once a PingTimeout), so that
 //     it refutes, or fences itself, at once and not by chance.
+//   - A suspect is pinged twice more before it is declared failed, a period and
+//     half a period ahead. News travels with the ACKs a node receives only, so
+//     now and then the refutation is late; a FAILED costs more than a ping.
 //   - Now and then (ReconnectProb) a failed peer is pinged: two halves of a
 //     healed partition list nobody of the other and would never meet.
 //   - "The first member not heard of" (passive feedback) is the one not heard
@@ -116,6 +119,9 @@ type suspicion struct {
 	at core.Instant
 }
 
+// lastWords is how often a suspect is pinged before it is declared failed.
+const lastWords = 2
+
 // Machine is Medley at one node.
 type Machine struct {
 	cfg        Config
@@ -133,6 +139,9 @@ type Machine struct {
 	bag      bag
 	table    table
 	suspects []suspicion // oldest first; those refuted meanwhile included
+	// warned counts, for each k, how many suspicions from the oldest on have
+	// had their k-th last word.
+	warned [lastWords]int
 
 	seq    uint64 // of own pings and joins
 	round  core.Instant
@@ -187,6 +196,13 @@ func (m *Machine) Deadline() core.Instant {
 	d := min(m.round, m.ping.indirect, m.join.at)
 	if len(m.suspects) > 0 {
 		d = min(d, m.suspects[0].at.Add(m.cfg.Suspicion))
+	}
+	if !m.cfg.NoLastWord {
+		for k, n := range m.warned {
+			if n < len(m.suspects) {
+				d = min(d, m.suspects[n].at.Add(m.lastWord(k)))
+			}
+		}
 	}
 	return d
 }
@@ -277,9 +293,13 @@ func (m *Machine) tick(now core.Instant, out *membership.Effects) {
 	if m.leaving {
 		return
 	}
+	m.lastPings(now, out)
 	for len(m.suspects) > 0 && m.suspects[0].at.Add(m.cfg.Suspicion) <= now {
 		s := m.suspects[0]
 		m.suspects = slices.Delete(m.suspects, 0, 1)
+		for k := range m.warned {
+			m.warned[k] = max(0, m.warned[k]-1)
+		}
 		if p := &m.peers[s.id]; p.state == suspected && p.since == s.at {
 			m.apply(now, wire.Entry{ID: s.id, Inc: p.inc, Count: p.count, State: wire.MemberFailed}, true, out)
 		}
@@ -292,6 +312,28 @@ func (m *Machine) tick(now core.Instant, out *membership.Effects) {
 	}
 	if m.join.at <= now {
 		m.joinTimeout(now, out)
+	}
+}
+
+// lastWord is the age of a suspicion at which the suspect gets its k-th last
+// ping.
+func (m *Machine) lastWord(k int) time.Duration {
+	return max(0, m.cfg.Suspicion-m.cfg.Period/time.Duration(k+1))
+}
+
+// lastPings pings the suspects that are about to be declared failed.
+func (m *Machine) lastPings(now core.Instant, out *membership.Effects) {
+	if m.cfg.NoLastWord {
+		return
+	}
+	for k := range m.warned {
+		for n := &m.warned[k]; *n < len(m.suspects) && m.suspects[*n].at.Add(m.lastWord(k)) <= now; *n++ {
+			s := m.suspects[*n]
+			if p := &m.peers[s.id]; p.state == suspected && p.since == s.at {
+				m.seq++
+				out.Send(s.id, &wire.Ping{Seq: m.seq, Count: m.count}, core.Datagram)
+			}
+		}
 	}
 }
 
@@ -452,6 +494,6 @@ func (m *Machine) leave(now core.Instant, out *membership.Effects) {
 		out.Send(id, msg, core.Reliable)
 	}
 	m.round, m.ping.indirect, m.join.at = core.Never, core.Never, core.Never
-	m.suspects = nil
+	m.suspects, m.warned = nil, [lastWords]int{}
 	m.table.drop(now)
 }
