@@ -28,6 +28,9 @@ func New(name string, nodes []Node, links []Link) (*Topology, error) {
 		}
 	}
 	slices.SortStableFunc(links, compareLinks)
+	if len(links) == 0 {
+		links = nil // one way of saying none
+	}
 	t := &Topology{Name: name, Nodes: nodes, Links: links}
 	if err := t.Validate(); err != nil {
 		return nil, err

@@ -11,7 +11,8 @@ import (
 
 // readNS3 reads the pair list of the NS-3 Medley: the node count, then "i,j,d"
 // a line for directed pairs. Where all d are whole numbers from 1 on they are
-// hop counts and the links are the pairs of 1; otherwise they are metres and
+// hop counts (the authors' are distance over range, rounded up, so the paths
+// may be longer) and the links are the pairs of 1; otherwise they are metres and
 // the links are the pairs within the radius, all where none is given. The file
 // has no positions: nodes are placed by lay.
 func readNS3(data []byte, name string, opt ReadOptions) (*Topology, error) {

@@ -90,3 +90,49 @@ func parseDist(s string) (link.Distribution, error) {
 	}
 	return d, nil
 }
+
+// overrideText is an Override in the texts of files; nil is not given. Burst
+// loss has its own form in each format.
+type overrideText struct {
+	delay, jitter, dist, loss, rate *string
+}
+
+func parseOverride(t overrideText) (link.Override, error) {
+	var o link.Override
+	var errs [5]error
+	o.Delay, errs[0] = parseField("delay", t.delay, parseDelay)
+	o.Jitter, errs[1] = parseField("jitter", t.jitter, parseDelay)
+	o.Dist, errs[2] = parseField("distribution", t.dist, parseDist)
+	o.Loss, errs[3] = parseField("loss", t.loss, parseLoss)
+	o.Rate, errs[4] = parseField("rate", t.rate, parseRate)
+	return o, cmpErr(errs[:]...)
+}
+
+func parseField[T any](name string, text *string, parse func(string) (T, error)) (*T, error) {
+	if text == nil {
+		return nil, nil
+	}
+	v, err := parse(*text)
+	if err != nil {
+		return nil, fmt.Errorf("%s %w", name, err)
+	}
+	return &v, nil
+}
+
+func formatOverride(o link.Override) overrideText {
+	return overrideText{
+		formatField(o.Delay, time.Duration.String),
+		formatField(o.Jitter, time.Duration.String),
+		formatField(o.Dist, func(d link.Distribution) string { return string(d) }),
+		formatField(o.Loss, func(v float64) string { return strconv.FormatFloat(v, 'g', -1, 64) }),
+		formatField(o.Rate, formatRate),
+	}
+}
+
+func formatField[T any](v *T, format func(T) string) *string {
+	if v == nil {
+		return nil
+	}
+	s := format(*v)
+	return &s
+}

@@ -147,6 +147,12 @@ func Read(r io.Reader, name string, opt ReadOptions) (*Topology, error) {
 	switch format {
 	case XY:
 		t, err = readXY(data, name, opt)
+	case JSON:
+		t, err = readJSON(data, name)
+	case GraphML:
+		t, err = readGraphML(data, name, opt)
+	case Freifunk:
+		t, err = readFreifunk(data, name, opt)
 	case RTT:
 		t, err = readRTT(data, name, opt)
 	case NS3:
