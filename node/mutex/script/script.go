@@ -1,0 +1,323 @@
+package script
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"churnbed/node/core"
+	"churnbed/node/mutex"
+	"churnbed/node/mutex/camera"
+	"churnbed/node/mutex/camerapaper"
+	"churnbed/node/mutex/ra"
+	"churnbed/node/wire"
+)
+
+// suspicionWait is that of every machine that a name of Algorithm makes.
+const suspicionWait = 10 * time.Second
+
+// Algorithm makes machines by name: ra, camera-paper or camera, with readings
+// added by "+" (ra+ignore-ids; camera-paper+snapshot, +release-by-id,
+// +wake-later), for at most nUpper nodes.
+func Algorithm(name string, nUpper int) (Make, error) {
+	base, rest, _ := strings.Cut(name, "+")
+	with := map[string]bool{}
+	if rest != "" {
+		for o := range strings.SplitSeq(rest, "+") {
+			with[o] = true
+		}
+	}
+	take := func(o string) bool {
+		was := with[o]
+		delete(with, o)
+		return was
+	}
+	var mk Make
+	switch base {
+	case "ra":
+		cfg := ra.Config{IgnoreIDs: take("ignore-ids")}
+		mk = func(self core.Peer) mutex.Machine { return ra.New(self, cfg) }
+	case "camera-paper":
+		cfg := camerapaper.Config{
+			SuspicionWait: suspicionWait,
+			Snapshot:      take("snapshot"), ReleaseByID: take("release-by-id"), WakeLater: take("wake-later"),
+		}
+		mk = func(self core.Peer) mutex.Machine { return camerapaper.New(self, cfg) }
+	case "camera":
+		cfg := camera.Config{NUpper: nUpper, SuspicionWait: suspicionWait}
+		mk = func(self core.Peer) mutex.Machine { return camera.New(self, cfg) }
+	default:
+		return nil, fmt.Errorf("make machines of %q: unknown algorithm", name)
+	}
+	if len(with) > 0 {
+		return nil, fmt.Errorf("make machines of %q: unknown reading", name)
+	}
+	return mk, nil
+}
+
+// Run executes a schedule with the named algorithm and returns what happened.
+// A schedule has one command a line; nodes are p0, p1, ...:
+//
+//	nodes N [LIST...]      first line; LIST is p0:p1,p2 and says whom p0 lists
+//	                       at its start (default: everyone)
+//	enter P / exit P       the node asks for, or leaves, the critical section
+//	deliver P->P KIND [I]  the oldest (or I-th oldest) such message in flight
+//	drop P->P KIND [I]     it is lost
+//	dup P->P KIND [I]      it is in flight once more
+//	crash P                the process dies
+//	restart P [P,P...]     a new process, with the list of the start or this
+//	up P Q                 P's list gains Q, in Q's present life
+//	down P Q / left P Q    P's list loses Q: detected failure, graceful leave
+//	fence P                P learns that it was declared failed
+//	tick P                 P gets a Tick
+//	advance DURATION       time passes; nodes get the Ticks they want
+//	finish                 deliver everything, let holders exit, time pass
+//
+// A command that does not apply (the algorithm took another course) says so in
+// the output and changes nothing. The run ends at a violation.
+func Run(name, schedule string) (string, error) {
+	r := runner{name: name}
+	for i, line := range strings.Split(schedule, "\n") {
+		line, _, _ = strings.Cut(line, "#")
+		f := strings.Fields(line)
+		if len(f) == 0 {
+			continue
+		}
+		fmt.Fprintf(&r.out, "> %s\n", strings.Join(f, " "))
+		if err := r.command(f); errors.Is(err, errNotNow) {
+			fmt.Fprintf(&r.out, "  (%v)\n", err)
+		} else if err != nil {
+			return "", fmt.Errorf("run line %d, %q: %w", i+1, line, err)
+		}
+		if r.net == nil {
+			return "", fmt.Errorf("run line %d, %q: want nodes first", i+1, line)
+		}
+		if v := r.net.Violation(); v != "" {
+			fmt.Fprintf(&r.out, "%s\n", v)
+			return r.out.String(), nil
+		}
+	}
+	if r.net == nil {
+		return "", errors.New("run schedule: it is empty")
+	}
+	for i, x := range r.net.Nodes {
+		state := "down"
+		if x.Up {
+			state = x.Machine.State().String()
+		}
+		fmt.Fprintf(&r.out, "p%d %s entries=%d\n", i, state, x.Entries)
+	}
+	return r.out.String(), nil
+}
+
+var errNotNow = errors.New("does not apply")
+
+type runner struct {
+	name  string
+	out   strings.Builder
+	net   *Net
+	lists [][]int
+}
+
+func (r *runner) command(f []string) error {
+	verb, args := f[0], f[1:]
+	if verb == "nodes" {
+		return r.nodes(args)
+	}
+	if r.net == nil {
+		return errors.New("want nodes first")
+	}
+	switch verb {
+	case "deliver", "drop", "dup":
+		return r.message(verb, args)
+	case "advance":
+		if len(args) != 1 {
+			return errors.New("want a duration")
+		}
+		d, err := time.ParseDuration(args[0])
+		if err != nil {
+			return fmt.Errorf("read duration: %w", err)
+		}
+		r.advance(d)
+		return nil
+	case "finish":
+		if w := r.net.Finish(50); len(w) > 0 {
+			fmt.Fprintf(&r.out, "  STUCK:")
+			for _, k := range w {
+				fmt.Fprintf(&r.out, " p%d", k)
+			}
+			fmt.Fprintln(&r.out)
+		}
+		return nil
+	}
+	if len(args) == 0 {
+		return errors.New("want a node")
+	}
+	k, err := r.node(args[0])
+	if err != nil {
+		return err
+	}
+	x := &r.net.Nodes[k]
+	if x.Up == (verb == "restart") {
+		return fmt.Errorf("%w: up is %v", errNotNow, x.Up)
+	}
+	switch verb {
+	case "enter":
+		if x.Machine.State() != mutex.None {
+			return fmt.Errorf("%w: p%d is %v", errNotNow, k, x.Machine.State())
+		}
+		r.net.Step(k, mutex.Enter{})
+	case "exit":
+		if x.Machine.State() != mutex.Held {
+			return fmt.Errorf("%w: p%d is %v", errNotNow, k, x.Machine.State())
+		}
+		r.net.Step(k, mutex.Exit{})
+	case "crash":
+		r.net.Crash(k)
+	case "restart":
+		if len(args) > 1 {
+			if r.lists[k], err = r.list(args[1]); err != nil {
+				return err
+			}
+		}
+		r.net.Start(k, r.lists[k])
+	case "fence":
+		r.net.Fence(k)
+	case "tick":
+		r.net.Tick(k)
+	case "up", "down", "left":
+		if len(args) != 2 {
+			return errors.New("want two nodes")
+		}
+		j, err := r.node(args[1])
+		if err != nil {
+			return err
+		}
+		q := r.net.Nodes[j].Peer
+		switch verb {
+		case "up":
+			r.net.Step(k, mutex.MemberUp{Peer: q})
+		default:
+			r.net.Step(k, mutex.MemberDown{Peer: q, Left: verb == "left"})
+		}
+	default:
+		return errors.New("unknown command")
+	}
+	return nil
+}
+
+func (r *runner) nodes(args []string) error {
+	if len(args) == 0 || r.net != nil {
+		return errors.New("want nodes once, and their number")
+	}
+	n, err := strconv.Atoi(args[0])
+	if err != nil || n < 1 || n > 99 {
+		return fmt.Errorf("number of nodes %q: want 1 to 99", args[0])
+	}
+	mk, err := Algorithm(r.name, n)
+	if err != nil {
+		return err
+	}
+	r.net = NewNet(n, mk)
+	r.lists = make([][]int, n)
+	for i := range n {
+		for j := range n {
+			r.lists[i] = append(r.lists[i], j)
+		}
+	}
+	for _, a := range args[1:] {
+		who, list, _ := strings.Cut(a, ":")
+		k, err := r.node(who)
+		if err != nil {
+			return err
+		}
+		if r.lists[k], err = r.list(list); err != nil {
+			return err
+		}
+	}
+	for i := range n {
+		r.net.Start(i, r.lists[i])
+	}
+	r.net.Trace = func(s string) { fmt.Fprintf(&r.out, "  %s\n", s) }
+	return nil
+}
+
+func (r *runner) node(s string) (int, error) {
+	k, err := strconv.Atoi(strings.TrimPrefix(s, "p"))
+	if err != nil || !strings.HasPrefix(s, "p") || k < 0 || k >= len(r.net.Nodes) {
+		return 0, fmt.Errorf("node %q: want p0 to p%d", s, len(r.net.Nodes)-1)
+	}
+	return k, nil
+}
+
+func (r *runner) list(s string) ([]int, error) {
+	var list []int
+	if s == "" {
+		return nil, nil
+	}
+	for a := range strings.SplitSeq(s, ",") {
+		k, err := r.node(a)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, k)
+	}
+	return list, nil
+}
+
+func (r *runner) message(verb string, args []string) error {
+	if len(args) < 2 || len(args) > 3 {
+		return errors.New("want a route, a kind and perhaps a number")
+	}
+	a, b, _ := strings.Cut(args[0], "->")
+	from, err := r.node(a)
+	if err != nil {
+		return err
+	}
+	to, err := r.node(b)
+	if err != nil {
+		return err
+	}
+	nth := 1
+	if len(args) == 3 {
+		if nth, err = strconv.Atoi(args[2]); err != nil || nth < 1 {
+			return fmt.Errorf("number %q: want 1 or more", args[2])
+		}
+	}
+	for i, e := range r.net.Flight {
+		if int(e.From.ID) != from || int(e.To) != to || wire.KindName(e.Msg.Kind()) != args[1] {
+			continue
+		}
+		if nth--; nth > 0 {
+			continue
+		}
+		switch verb {
+		case "drop":
+			r.net.Take(i)
+		case "dup":
+			r.net.Flight = append(r.net.Flight, e)
+		default:
+			if !r.net.Nodes[to].Up {
+				return fmt.Errorf("%w: p%d is down", errNotNow, to)
+			}
+			r.net.Deliver(i)
+		}
+		return nil
+	}
+	return fmt.Errorf("%w: no such message", errNotNow)
+}
+
+func (r *runner) advance(d time.Duration) {
+	end := r.net.Now.Add(d)
+	for {
+		t, k := r.net.NextDeadline()
+		if t > end {
+			break
+		}
+		r.net.Now = max(r.net.Now, t)
+		r.net.Tick(k)
+	}
+	r.net.Now = end
+}
