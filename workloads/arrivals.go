@@ -43,7 +43,7 @@ const (
 
 // maxArrivals bounds an expanded workload, so that a mistyped duration or mean
 // ends in an error and not in an exhausted host.
-const maxArrivals = 10_000_000
+const maxArrivals = 1_000_000
 
 // ArrivalParams describe who asks when and for how long. The zero value of a
 // field means its default.
@@ -60,8 +60,10 @@ const maxArrivals = 10_000_000
 // 0, and so does ours. Burst puts every request at 0, as their
 // concurrent-short runs do.
 type ArrivalParams struct {
-	Dist string        `json:"dist"`           // see Dists; default weibull
-	Mean time.Duration `json:"mean,omitempty"` // mean interarrival time before IRRatio, default 200 ms
+	Dist string `json:"dist"` // see Dists; default weibull
+	// Mean interarrival time of the whole mesh before IRRatio, default
+	// 200 ms; with poisson-closed the mean thinking time of one node.
+	Mean time.Duration `json:"mean,omitempty"`
 	// IRRatio multiplies Mean, > 0, default 1.
 	IRRatio float64 `json:"ir_ratio,omitempty"`
 	// Shape of the Weibull distribution, > 0, default 2.

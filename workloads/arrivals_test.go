@@ -276,7 +276,7 @@ func TestBadArrivals(t *testing.T) {
 		{ArrivalParams{Dist: DistPoissonClosed, Requests: 1, Requesters: RequestersZipf}, 5, "every node asks"},
 		{ArrivalParams{Requests: 1, CS: CSLength{Dist: "beta"}}, 5, `distribution "beta"`},
 		{ArrivalParams{Requests: 1, CS: CSLength{Mean: -1}}, 5, "must be >= 0"},
-		{ArrivalParams{Dist: DistConstant, Mean: 1, Duration: time.Hour}, 5, "more than 10000000 requests"},
+		{ArrivalParams{Dist: DistConstant, Mean: 1, Duration: time.Hour}, 5, "more than 1000000 requests"},
 		{ArrivalParams{Dist: DistConstant, Mean: math.MaxInt64, Requests: 2}, 5, "request 1 comes after"},
 	} {
 		_, _, err := Arrivals(c.p, c.nodes, 1)

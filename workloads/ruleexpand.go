@@ -12,8 +12,13 @@ import (
 	"churnbed/node/core"
 )
 
-// maxRuleFaults bounds what one rule expands to.
-const maxRuleFaults = 1_000_000
+// Bounds of what one rule expands to: its repetitions, and the nodes and links
+// named by all its faults. They turn a slip of the pen into an error instead of
+// an exhausted host.
+const (
+	maxRepetitions = 100_000
+	maxRuleSize    = 20_000_000
+)
 
 // Target is the mesh that rules are expanded for.
 type Target struct {
@@ -59,11 +64,26 @@ type expansion struct {
 	rng    *rand.Rand
 	busy   []time.Duration // until when the rule has taken a node, by node
 	faults []Fault
+	size   int // see maxRuleSize
+
+	// What the rule names, resolved once; its faults share the slices.
+	nodes  []core.NodeID
+	links  []direction
+	pairs  [][2]core.NodeID
+	groups [][]core.NodeID
 }
 
-func (e *expansion) add(f Fault) {
+func (e *expansion) add(f Fault) error {
 	f.Source = e.source
 	e.faults = append(e.faults, f)
+	e.size += 1 + len(f.Nodes) + len(f.Links)
+	for _, g := range f.Groups {
+		e.size += len(g)
+	}
+	if e.size > maxRuleSize {
+		return fmt.Errorf("it names more than %d nodes and links in all: lengthen \"every\"", maxRuleSize)
+	}
+	return nil
 }
 
 func (e *expansion) expand() error {
@@ -71,8 +91,11 @@ func (e *expansion) expand() error {
 	if t := e.target; t.Nodes < 1 || len(t.LinkParams) != 0 && len(t.LinkParams) != len(t.Links) {
 		return fmt.Errorf("mesh of %d nodes, %d links and %d link parameters", t.Nodes, len(t.Links), len(t.LinkParams))
 	}
-	if r.Every > 0 && (r.To-r.From)/r.Every > maxRuleFaults/2 {
-		return fmt.Errorf("it comes more than %d times: lengthen \"every\"", maxRuleFaults/2)
+	if r.Every > 0 && (r.To-r.From)/r.Every > maxRepetitions {
+		return fmt.Errorf("it comes more than %d times: lengthen \"every\"", maxRepetitions)
+	}
+	if err := e.resolveAll(); err != nil {
+		return err
 	}
 	switch r.Action {
 	case Churn:
@@ -89,81 +112,81 @@ func (e *expansion) expand() error {
 		if err := e.once(at, lasts); err != nil {
 			return err
 		}
-		if len(e.faults) > maxRuleFaults {
-			return fmt.Errorf("it makes more than %d faults: lengthen \"every\"", maxRuleFaults)
-		}
 		if r.Every == 0 || at+r.Every >= r.To {
 			return nil
 		}
 	}
 }
 
-// once adds what happens at one instant, and its undoing.
-func (e *expansion) once(at, lasts time.Duration) error {
+// resolveAll looks up everything that the rule names.
+func (e *expansion) resolveAll() (err error) {
 	r := e.rule
-	switch Verb(r.Action) {
-	case Crash, Poweroff, Leave:
-		return e.nodes(at, lasts, Restart)
-	case Pause:
-		return e.nodes(at, lasts, Resume)
-	case Resume, Restart, Join:
-		return e.nodes(at, 0, "")
-	case LinkDown, LinkUp:
-		links, err := e.links(r.Links)
-		if err != nil {
+	if r.Nodes.known() {
+		if e.nodes, err = e.resolve(r.Nodes); err != nil {
 			return err
 		}
-		e.add(Fault{At: at, Verb: Verb(r.Action), Links: e.pairs(links)})
-		if lasts > 0 {
-			e.add(Fault{At: at + lasts, Verb: LinkUp, Links: e.pairs(links)})
+	}
+	if e.links, err = e.resolveLinks(r.Links); err != nil {
+		return err
+	}
+	e.pairs = e.linkPairs(e.links)
+	e.groups = make([][]core.NodeID, len(r.Groups))
+	for i, items := range r.Groups {
+		if e.groups[i], err = e.resolve(NodeSet{Items: items}); err != nil {
+			return err
 		}
-		return nil
+	}
+	return nil
+}
+
+// once adds what happens at one instant, and its undoing after lasts (0 = never).
+func (e *expansion) once(at, lasts time.Duration) error {
+	var f, undo Fault
+	switch verb := Verb(e.rule.Action); verb {
+	case Crash, Poweroff, Leave:
+		return e.onNodes(at, lasts, Restart)
+	case Pause:
+		return e.onNodes(at, lasts, Resume)
+	case Resume, Restart, Join:
+		return e.onNodes(at, 0, "")
+	case LinkDown, LinkUp:
+		f = Fault{Verb: verb, Links: e.pairs}
+		undo = Fault{Verb: LinkUp, Links: e.pairs}
 	case Partition:
-		groups := make([][]core.NodeID, len(r.Groups))
-		for i, items := range r.Groups {
-			var err error
-			if groups[i], err = e.resolve(NodeSet{Items: items}); err != nil {
-				return err
-			}
-		}
-		e.add(Fault{At: at, Verb: Partition, Groups: groups})
-		if lasts > 0 {
-			e.add(Fault{At: at + lasts, Verb: Heal})
-		}
-		return nil
+		f = Fault{Verb: Partition, Groups: e.groups}
+		undo = Fault{Verb: Heal}
 	case Heal:
-		e.add(Fault{At: at, Verb: Heal})
-		return nil
+		f = Fault{Verb: Heal}
 	case Set:
 		return e.set(at, lasts)
 	default:
-		return fmt.Errorf("unknown action %q", r.Action)
+		return fmt.Errorf("unknown action %q", verb)
 	}
-}
-
-// nodes adds a verb on the rule's nodes; undo 0 as lasts means none.
-func (e *expansion) nodes(at, lasts time.Duration, undo Verb) error {
-	r := e.rule
-	f := Fault{At: at, Verb: Verb(r.Action)}
-	if r.Nodes.Role != "" {
-		f.Role, f.Count, f.After = r.Nodes.Role, r.Nodes.Count, lasts
-		e.add(f)
-		return nil
-	}
-	var err error
-	if r.Nodes.known() {
-		f.Nodes, err = e.resolve(r.Nodes)
-	} else {
-		f.Nodes, err = e.draw(at, lasts)
-	}
-	if err != nil || len(f.Nodes) == 0 {
+	f.At, undo.At = at, at+lasts
+	if err := e.add(f); err != nil || lasts == 0 {
 		return err
 	}
-	e.add(f)
-	if lasts > 0 {
-		e.add(Fault{At: at + lasts, Verb: undo, Nodes: f.Nodes})
+	return e.add(undo)
+}
+
+// onNodes adds a verb on the rule's nodes and its undoing.
+func (e *expansion) onNodes(at, lasts time.Duration, undo Verb) error {
+	r := e.rule
+	f := Fault{At: at, Verb: Verb(r.Action), Nodes: e.nodes}
+	if r.Nodes.Role != "" {
+		f.Role, f.Count, f.After = r.Nodes.Role, r.Nodes.Count, lasts
+		return e.add(f)
 	}
-	return nil
+	if !r.Nodes.known() {
+		var err error
+		if f.Nodes, err = e.draw(at, lasts); err != nil || len(f.Nodes) == 0 {
+			return err
+		}
+	}
+	if err := e.add(f); err != nil || lasts == 0 {
+		return err
+	}
+	return e.add(Fault{At: at + lasts, Verb: undo, Nodes: f.Nodes})
 }
 
 // amount returns how many nodes a share or count means.
@@ -252,10 +275,12 @@ type direction struct {
 	oneWay bool
 }
 
-// links returns the links a rule chooses, in the rule's or the topology's order.
-func (e *expansion) links(s LinkSet) ([]direction, error) {
+// resolveLinks returns the links a rule chooses, in the rule's or the
+// topology's order.
+func (e *expansion) resolveLinks(s LinkSet) ([]direction, error) {
 	var chosen []direction
 	switch {
+	case !s.All && !s.Of.known() && len(s.Pairs) == 0: // a rule without links
 	case s.All:
 		for i := range e.target.Links {
 			chosen = append(chosen, direction{link: i})
@@ -276,6 +301,7 @@ func (e *expansion) links(s LinkSet) ([]direction, error) {
 			return nil, errors.New("these nodes have no links")
 		}
 	default:
+		seen := make(map[direction]bool, len(s.Pairs))
 		index := make(map[[2]core.NodeID]int, len(e.target.Links))
 		for i, l := range e.target.Links {
 			index[l] = i
@@ -289,7 +315,11 @@ func (e *expansion) links(s LinkSet) ([]direction, error) {
 				return nil, fmt.Errorf("unknown link %d-%d: the topology does not join these nodes", p[0], p[1])
 			}
 			d := direction{link: i, toA: p[0] > p[1], oneWay: s.OneWay}
-			if !slices.Contains(chosen, d) {
+			if !s.OneWay {
+				d.toA = false
+			}
+			if !seen[d] {
+				seen[d] = true
 				chosen = append(chosen, d)
 			}
 		}
@@ -297,8 +327,8 @@ func (e *expansion) links(s LinkSet) ([]direction, error) {
 	return chosen, nil
 }
 
-// pairs renders directions as the links of a Fault.
-func (e *expansion) pairs(links []direction) [][2]core.NodeID {
+// linkPairs renders directions as the links of a Fault.
+func (e *expansion) linkPairs(links []direction) [][2]core.NodeID {
 	pairs := make([][2]core.NodeID, len(links))
 	for i, d := range links {
 		pairs[i] = e.target.Links[d.link]
@@ -313,29 +343,22 @@ func (e *expansion) pairs(links []direction) [][2]core.NodeID {
 func (e *expansion) set(at, lasts time.Duration) error {
 	r := e.rule
 	f := Fault{At: at, Verb: Set, Set: r.Set, OneWay: r.Links.OneWay}
-	links, err := e.links(r.Links)
-	if err != nil {
-		return err
-	}
 	if !r.Links.All {
-		f.Links = e.pairs(links)
+		f.Links = e.pairs
 	}
-	e.add(f)
-	if lasts == 0 {
-		return nil
+	if err := e.add(f); err != nil || lasts == 0 {
+		return err
 	}
 	if len(e.target.LinkParams) == 0 {
 		f.At, f.Set = at+lasts, restored(r.Set, e.target.Link)
-		e.add(f)
-		return nil
+		return e.add(f)
 	}
-	e.restoreEach(at+lasts, links)
-	return nil
+	return e.restoreEach(at + lasts)
 }
 
 // restoreEach sets links back that are configured differently: one fault for
 // every group of them that is configured alike.
-func (e *expansion) restoreEach(at time.Duration, links []direction) {
+func (e *expansion) restoreEach(at time.Duration) error {
 	type key struct {
 		oneWay bool
 		values overrideKey
@@ -356,7 +379,7 @@ func (e *expansion) restoreEach(at time.Duration, links []direction) {
 		}
 		g.links = append(g.links, d)
 	}
-	for _, d := range links {
+	for _, d := range e.links {
 		ab := restored(e.rule.Set, e.target.LinkParams[d.link][0])
 		ba := restored(e.rule.Set, e.target.LinkParams[d.link][1])
 		switch {
@@ -376,10 +399,13 @@ func (e *expansion) restoreEach(at time.Duration, links []direction) {
 		f := Fault{At: at, Verb: Set, Set: g.set, OneWay: k.oneWay}
 		// A single group of everything needs no list.
 		if !e.rule.Links.All || len(order) > 1 || k.oneWay {
-			f.Links = e.pairs(g.links)
+			f.Links = e.linkPairs(g.links)
 		}
-		e.add(f)
+		if err := e.add(f); err != nil {
+			return err
+		}
 	}
+	return nil
 }
 
 // restored returns what sets the parameters that o changes back to those of p.
@@ -429,10 +455,6 @@ func keyOf(o link.Override) overrideKey {
 // flap takes links down and up in turn, down first, and leaves them up.
 func (e *expansion) flap() error {
 	r := e.rule
-	links, err := e.links(r.Links)
-	if err != nil {
-		return err
-	}
 	down := false
 	for at := r.From; at < r.To; at += r.Every {
 		down = !down
@@ -440,10 +462,12 @@ func (e *expansion) flap() error {
 		if down {
 			verb = LinkDown
 		}
-		e.add(Fault{At: at, Verb: verb, Links: e.pairs(links)})
+		if err := e.add(Fault{At: at, Verb: verb, Links: e.pairs}); err != nil {
+			return err
+		}
 	}
 	if down {
-		e.add(Fault{At: r.To, Verb: LinkUp, Links: e.pairs(links)})
+		return e.add(Fault{At: r.To, Verb: LinkUp, Links: e.pairs})
 	}
 	return nil
 }
@@ -470,9 +494,6 @@ func (e *expansion) churn() error {
 		if err := e.churnPeriod(at, length, count); err != nil {
 			return err
 		}
-		if len(e.faults) > maxRuleFaults {
-			return fmt.Errorf("it makes more than %d faults: lengthen \"every\"", maxRuleFaults)
-		}
 	}
 	return nil
 }
@@ -494,8 +515,10 @@ func (e *expansion) churnPeriod(start, length time.Duration, n int) error {
 		order = slices.Delete(order, i, i+1)
 		back := at + e.rule.For
 		e.busy[id] = back
-		e.add(Fault{At: at, Verb: Crash, Nodes: []core.NodeID{id}})
-		e.add(Fault{At: back, Verb: Restart, Nodes: []core.NodeID{id}})
+		nodes := []core.NodeID{id}
+		if err := errors.Join(e.add(Fault{At: at, Verb: Crash, Nodes: nodes}), e.add(Fault{At: back, Verb: Restart, Nodes: nodes})); err != nil {
+			return err
+		}
 	}
 	return nil
 }
