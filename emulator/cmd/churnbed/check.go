@@ -1,5 +1,109 @@
 package main
 
-import "github.com/urfave/cli/v2"
+import (
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"strings"
 
-func checkCommand() *cli.Command { return &cli.Command{Name: "check"} }
+	"github.com/urfave/cli/v2"
+
+	"churnbed/results"
+)
+
+func checkCommand() *cli.Command {
+	return &cli.Command{
+		Name:      "check",
+		Usage:     "judge the logs of a run: safety, liveness, soundness",
+		ArgsUsage: "DIR",
+		Description: "Reads the run directory DIR alone, so an old run can be judged again. Exit code 1 where two nodes were in\n" +
+			"the critical section at once, a request starved (on a host that kept up) or the logs contradict themselves.",
+		Flags: []cli.Flag{
+			&cli.BoolFlag{Name: "json", Usage: "print one JSON object"},
+			&cli.IntFlag{Name: "chart", Usage: "print log lines and a message chart of the first `N` violations", Value: 3},
+		},
+		Action: func(c *cli.Context) error {
+			run, err := openRun(c)
+			if err != nil {
+				return err
+			}
+			if c.Int("chart") < 0 {
+				return usageError(fmt.Errorf("--chart %d: want 0 or more", c.Int("chart")))
+			}
+			s, v, err := results.Judge(run)
+			if err != nil {
+				return usageError(err)
+			}
+			if c.Bool("json") {
+				err = printJSON(c.App.Writer, results.NewReport(run, s, v))
+			} else {
+				err = run.WriteVerdict(c.App.Writer, s, v, c.Int("chart"))
+			}
+			if err != nil {
+				return err
+			}
+			if s.Failed() {
+				return errCheckFailed
+			}
+			return nil
+		},
+	}
+}
+
+// openRun opens the run directory that is the one argument of the command.
+func openRun(c *cli.Context) (*results.Run, error) {
+	args, err := interleaved(c)
+	if err != nil {
+		return nil, usageError(err)
+	}
+	if len(args) != 1 {
+		return nil, usageError(fmt.Errorf("%s: want one run directory, got %d arguments", c.Command.Name, len(args)))
+	}
+	run, err := results.Open(args[0])
+	if err != nil {
+		return nil, usageError(err)
+	}
+	return run, nil
+}
+
+// interleaved returns the arguments of a command whose flags may stand
+// between and after them (`summary DIR --json`), which the command line
+// library leaves unread.
+func interleaved(c *cli.Context) ([]string, error) {
+	var args []string
+	rest := c.Args().Slice()
+	for len(rest) > 0 {
+		switch arg := rest[0]; {
+		case arg == "--":
+			return append(args, rest[1:]...), nil
+		case len(arg) < 2 || !strings.HasPrefix(arg, "-"):
+			args, rest = append(args, arg), rest[1:]
+			continue
+		}
+		set := flag.NewFlagSet(c.Command.Name, flag.ContinueOnError)
+		set.SetOutput(io.Discard)
+		for _, f := range c.Command.Flags {
+			if err := f.Apply(set); err != nil {
+				return nil, err
+			}
+		}
+		if err := set.Parse(rest); err != nil {
+			return nil, err
+		}
+		var errs []error
+		set.Visit(func(f *flag.Flag) { errs = append(errs, c.Set(f.Name, f.Value.String())) })
+		if err := errors.Join(errs...); err != nil {
+			return nil, err
+		}
+		rest = set.Args()
+	}
+	return args, nil
+}
+
+func printJSON(w io.Writer, v any) error {
+	e := json.NewEncoder(w)
+	e.SetIndent("", "  ")
+	return e.Encode(v)
+}
