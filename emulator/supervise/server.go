@@ -22,6 +22,7 @@ import (
 	"churnbed/emulator/link"
 	"churnbed/node/core"
 	"churnbed/node/transport"
+	"churnbed/node/wire"
 )
 
 // Plan is what Build needs; it travels gob-encoded.
@@ -253,7 +254,7 @@ func (s *Server) change(c *controlpb.SetLinksRequest_LinkChange) error {
 }
 
 // Measure implements controlpb.SupervisorServer.
-func (s *Server) Measure(context.Context, *controlpb.MeasureRequest) (*controlpb.MeasureReply, error) {
+func (s *Server) Measure(_ context.Context, req *controlpb.MeasureRequest) (*controlpb.MeasureReply, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.fabric == nil {
@@ -266,13 +267,23 @@ func (s *Server) Measure(context.Context, *controlpb.MeasureRequest) (*controlpb
 	late := s.fabric.Lateness()
 	reply := &controlpb.MeasureReply{
 		LateP50Us: float64(late.P50.Nanoseconds()) / 1e3, LateP99Us: float64(late.P99.Nanoseconds()) / 1e3,
-		Unplanned: counters.Unplanned, Links: make([]*controlpb.MeasureReply_LinkCount, 0, 2*len(counters.Links)),
+		Unplanned: counters.Unplanned, Total: &controlpb.MeasureReply_LinkCount{ByClass: make([]int64, wire.NumClasses)},
 	}
 	for i := range counters.Links {
 		for _, d := range counters.Links[i] {
-			reply.Links = append(reply.Links, &controlpb.MeasureReply_LinkCount{
-				Frames: d.Frames, Bytes: d.Bytes, Dropped: d.Dropped, Expected: d.Expected, ByClass: d.ByClass[:],
-			})
+			if req.GetPerLink() {
+				reply.Links = append(reply.Links, &controlpb.MeasureReply_LinkCount{
+					Frames: d.Frames, Bytes: d.Bytes, Dropped: d.Dropped, Expected: d.Expected, ByClass: d.ByClass[:],
+				})
+			}
+			t := reply.GetTotal()
+			t.Frames += d.Frames
+			t.Bytes += d.Bytes
+			t.Dropped += d.Dropped
+			t.Expected += d.Expected
+			for class, n := range d.ByClass {
+				t.ByClass[class] += n
+			}
 		}
 	}
 	return reply, nil

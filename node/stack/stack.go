@@ -70,6 +70,7 @@ type Effect struct {
 	Op    Op
 	To    core.NodeID
 	Frame wire.Frame
+	Size  int // of the encoded frame, bytes
 	Event *eventlog.Event
 	State mutex.State
 	No    int
@@ -133,8 +134,8 @@ func New(cfg Config) (*Node, error) {
 			Fixed: cfg.Transport.Mode == "fixed", RTO: cfg.Transport.RTO, Min: cfg.Transport.Min, Max: cfg.Transport.Max,
 		}),
 	}
-	n.membership = newMembership(&cfg)
-	n.mutex = newMutex(&cfg)
+	n.membership = services[cfg.Membership.Service](&n.cfg)
+	n.mutex = algorithms[cfg.Algorithm.Name](&n.cfg)
 	n.probes.init(&n.cfg)
 	n.traffic.every = cfg.CountersEvery
 	n.traffic.next = core.Never
@@ -405,7 +406,7 @@ func (n *Node) granted(now core.Instant) {
 	n.exitAt = now.Add(n.current.cs)
 	n.log(&eventlog.Event{
 		T: int64(now), Kind: eventlog.Enter, Req: n.mutex.Request().String(), No: n.current.no,
-		Asked: eventlog.AppendRanges(n.ids), Grants: n.mutex.Grants(),
+		Asked: eventlog.FormatRanges(n.ids), Grants: n.mutex.Grants(),
 	})
 }
 
@@ -480,8 +481,8 @@ func (n *Node) stepMembership(now core.Instant, in membership.Input) {
 
 func (n *Node) transmit(frames []reliable.Out) {
 	for i := range frames {
-		n.traffic.sent(&frames[i])
-		*n.out = append(*n.out, Effect{Op: Send, To: frames[i].To, Frame: frames[i].Frame})
+		size := n.traffic.sent(&frames[i])
+		*n.out = append(*n.out, Effect{Op: Send, To: frames[i].To, Frame: frames[i].Frame, Size: size})
 	}
 	n.frames = frames[:0]
 }

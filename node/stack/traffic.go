@@ -31,7 +31,8 @@ func frameKind(f *wire.Frame) byte {
 	return f.Msg.Kind()
 }
 
-func (t *traffic) sent(o *reliable.Out) {
+// sent counts a frame and returns its size in bytes.
+func (t *traffic) sent(o *reliable.Out) int {
 	t.scratch = o.Frame.Append(t.scratch[:0])
 	c := &t.out[frameKind(&o.Frame)]
 	c.N++
@@ -39,6 +40,7 @@ func (t *traffic) sent(o *reliable.Out) {
 	if o.Retrans {
 		c.Retrans++
 	}
+	return len(t.scratch)
 }
 
 func (t *traffic) received(f *wire.Frame) { t.in[frameKind(f)].N++ }

@@ -1,0 +1,272 @@
+// Package controller runs one emulated run from an empty directory to
+// collected logs: it makes the sandbox, has the mesh wired, starts the node
+// processes, begins the workload, injects the faults at their instants, ends
+// the run and writes down what happened. It judges nothing (see results).
+//
+// One goroutine, the loop, owns the run's state; node streams and the
+// supervisor's exits reach it over one channel.
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"churnbed/emulator/controlpb"
+	"churnbed/emulator/fabric"
+	"churnbed/emulator/mesh"
+	"churnbed/emulator/sandbox"
+	"churnbed/emulator/scenario"
+	"churnbed/emulator/supervise"
+	"churnbed/node/core"
+	"churnbed/node/eventlog"
+	"churnbed/node/transport"
+	"churnbed/results"
+)
+
+// Options say what to run and with what.
+type Options struct {
+	Scenario   *scenario.Scenario
+	Fabric     string            // fabric.Netem or fabric.Relay; decided by the caller
+	NodeBinary string            // path of churnbed-node
+	Manifest   *results.Manifest // what the caller knows; timing is filled in
+	Progress   func(Progress)    // called from the loop, at most a few times a second
+	Log        *slog.Logger
+}
+
+// Phase of a run.
+type Phase string
+
+const (
+	Wiring   Phase = "wiring"   // Done of Total steps of Stage
+	Starting Phase = "starting" // Done of Total nodes have joined
+	Running  Phase = "running"
+	Ending   Phase = "ending"
+)
+
+// Progress is a snapshot for the terminal.
+type Progress struct {
+	Phase    Phase
+	Stage    string
+	Done     int
+	Total    int
+	Elapsed  time.Duration // scenario time since the epoch
+	Alive    int
+	Waiting  int // nodes in state WAIT
+	Served   int
+	Requests int // of the workload, 0 = not known beforehand
+	Kills    int
+	Restarts int
+}
+
+// joinTimeout bounds, in real time, how long the first nodes may take to join
+// beyond what the scenario's own timers need.
+const joinTimeout = 60 * time.Second
+
+// Run carries out a run in opt.Scenario.Out, which must not exist or be empty.
+// When ctx ends, the run is ended in order and what it has shown is kept; the
+// manifest then says so, and Run returns ctx's error.
+func Run(ctx context.Context, opt Options) (*results.Run, error) {
+	sc := opt.Scenario
+	m := opt.Manifest
+	m.Timing = results.Timing{BringUpMS: -1, RunMS: -1, TeardownMS: -1}
+	dir, err := filepath.Abs(sc.Out)
+	if err != nil {
+		return nil, fmt.Errorf("create run directory: %w", err)
+	}
+	run, err := results.Create(dir, m)
+	if err != nil {
+		return nil, err
+	}
+	if err := run.WriteFile(results.ScenarioFile, sc.YAML()); err != nil {
+		return run, err
+	}
+	log, err := eventlog.OpenWriter(run.Path(results.ControllerFile))
+	if err != nil {
+		return run, err
+	}
+	c := newController(opt, run, log)
+	err = c.run(ctx)
+	m.Interrupted = ctx.Err() != nil
+	return run, errors.Join(err, log.Close(), run.WriteManifest(m))
+}
+
+// controller is the state of one run. The fields below mu are shared with the
+// goroutines that serve node streams; all others belong to the loop.
+type controller struct {
+	opt    Options
+	sc     *scenario.Scenario
+	run_   *results.Run
+	log    *eventlog.Writer
+	clock  transport.Clock
+	zero   int64
+	box    *sandbox.Sandbox
+	events chan any
+	now    func() core.Instant
+
+	nodes    []*node
+	mesh     *mesh.State
+	schedule schedule
+	waiting  []pendingRole
+	measured measured
+	progress Progress
+	shown    time.Time
+	failures []error
+
+	mu       sync.Mutex
+	sessions []*session
+	expected []core.Incarnation // 0: no process is expected
+	epoch    core.Instant
+	began    bool
+}
+
+func newController(opt Options, run *results.Run, log *eventlog.Writer) *controller {
+	n := len(opt.Scenario.Topology.Nodes)
+	c := &controller{
+		opt: opt, sc: opt.Scenario, run_: run, log: log, events: make(chan any, 8*n+64),
+		nodes: make([]*node, n), sessions: make([]*session, n), expected: make([]core.Incarnation, n),
+	}
+	for i := range c.nodes {
+		c.nodes[i] = &node{id: core.NodeID(i)}
+	}
+	c.progress.Requests = len(c.sc.Arrivals)
+	c.zero = transport.Monotonic()
+	c.clock = transport.NewClock(c.zero, c.sc.TimeScale)
+	c.now = c.clock.Now
+	return c
+}
+
+// run is the whole life of the run. Whatever happens, the sandbox is closed.
+func (c *controller) run(ctx context.Context) (err error) {
+	started := time.Now()
+	c.box, err = sandbox.Start(ctx, c.run_.Dir)
+	if err != nil {
+		return err
+	}
+	server := grpc.NewServer()
+	controlpb.RegisterControllerServer(server, &nodeService{c: c})
+	served := make(chan struct{})
+	go func() {
+		defer close(served)
+		_ = server.Serve(c.box.Listener) // ends at Stop
+	}()
+	// The sandbox outlives ctx: an interrupted run is ended in order.
+	life, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer func() {
+		closing := time.Now()
+		cancel()
+		err = errors.Join(err, c.box.Close())
+		server.Stop()
+		<-served
+		c.opt.Manifest.Timing.TeardownMS = milliseconds(time.Since(closing))
+	}()
+	if err := c.bringUp(ctx, life); err != nil {
+		return err
+	}
+	c.opt.Manifest.Timing.BringUpMS = milliseconds(time.Since(started))
+	began := time.Now()
+	err = c.loop(ctx, life)
+	c.opt.Manifest.Timing.RunMS = milliseconds(time.Since(began))
+	return errors.Join(append([]error{err, c.end(life)}, c.failures...)...)
+}
+
+// bringUp wires the mesh and starts the nodes that run from the start, until
+// all of them are members.
+func (c *controller) bringUp(ctx, life context.Context) error {
+	c.mesh = mesh.New(c.sc.Topology, c.sc.LinkParams, c.sc.Metric)
+	plan, err := c.plan().Encode()
+	if err != nil {
+		return err
+	}
+	stream, err := c.box.Supervisor.Build(ctx, &controlpb.BuildRequest{Plan: plan})
+	if err != nil {
+		return fmt.Errorf("wire the mesh: %w", err)
+	}
+	for {
+		p, err := stream.Recv()
+		if isEOF(err) {
+			break
+		}
+		if err != nil {
+			return fmt.Errorf("wire the mesh: %w", clean(err))
+		}
+		c.progress.Phase, c.progress.Stage = Wiring, p.GetStage()
+		c.progress.Done, c.progress.Total = int(p.GetDone()), int(p.GetTotal())
+		c.show()
+	}
+	if err := c.watchExits(life); err != nil {
+		return err
+	}
+	return c.startAll(ctx)
+}
+
+// plan describes the mesh in real time.
+func (c *controller) plan() *supervise.Plan {
+	t := c.sc.Topology
+	n := len(t.Nodes)
+	p := &supervise.Plan{
+		Nodes: n, Kind: c.opt.Fabric, Seed: c.sc.Seed, NodeBinary: c.opt.NodeBinary, RunDir: c.run_.Dir,
+		Links: make([]fabric.LinkSpec, len(t.Links)), Next: make([]core.NodeID, n*n),
+	}
+	for i, l := range t.Links {
+		p.Links[i] = fabric.LinkSpec{
+			A: l.A, B: l.B,
+			AB: c.mesh.Links[i].AB.Scaled(c.sc.TimeScale), BA: c.mesh.Links[i].BA.Scaled(c.sc.TimeScale),
+		}
+	}
+	for src := range n {
+		for dst := range n {
+			p.Next[src*n+dst] = c.mesh.Routes().Next(core.NodeID(src), core.NodeID(dst))
+		}
+	}
+	return p
+}
+
+// write appends a line to the controller's log. A log that cannot be written
+// ends the run: without it nothing can be judged.
+func (c *controller) write(e *eventlog.Event) {
+	if err := c.log.Write(e); err != nil {
+		c.failures = append(c.failures, err)
+	}
+}
+
+// show gives the terminal a snapshot, a few times a second.
+func (c *controller) show() {
+	if c.opt.Progress == nil || time.Since(c.shown) < 200*time.Millisecond {
+		return
+	}
+	c.shown = time.Now()
+	c.progress.Alive, c.progress.Waiting = 0, 0
+	for _, n := range c.nodes {
+		if n.alive {
+			c.progress.Alive++
+			if n.state == controlpb.Report_Changed_WAIT {
+				c.progress.Waiting++
+			}
+		}
+	}
+	c.opt.Progress(c.progress)
+}
+
+func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1e3 }
+
+// FindNodeBinary returns the path of churnbed-node: beside the running
+// program, or in PATH.
+func FindNodeBinary() (string, error) {
+	exe, err := os.Executable()
+	if err != nil {
+		return "", fmt.Errorf("find churnbed-node: %w", err)
+	}
+	p := filepath.Join(filepath.Dir(exe), "churnbed-node")
+	if st, err := os.Stat(p); err == nil && !st.IsDir() {
+		return p, nil
+	}
+	return lookPath("churnbed-node")
+}

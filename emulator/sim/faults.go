@@ -1,0 +1,252 @@
+package sim
+
+import (
+	"time"
+
+	"churnbed/node/core"
+	"churnbed/node/eventlog"
+	"churnbed/node/membership"
+	"churnbed/node/mutex"
+	"churnbed/node/stack"
+	"churnbed/topologies"
+	"churnbed/workloads"
+)
+
+// pendingRole is a fault on a role that nobody had when it was due.
+type pendingRole struct {
+	fault *workloads.Fault
+	until core.Instant
+}
+
+// rolePatience is how long such a fault waits; leaveTimeout how long a node
+// may take to leave. Both as in the emulator.
+const (
+	rolePatience = 30 * time.Second
+	leaveTimeout = 10 * time.Second
+)
+
+// start starts the next life of a node.
+func (w *World) start(id core.NodeID) {
+	n := &w.nodes[id]
+	if n.inc == 0 {
+		n.inc = core.FirstIncarnation
+	} else {
+		n.inc = core.Incarnation(n.inc.Start()+1) * core.IncarnationStep
+	}
+	cfg := w.cfg.NodeConfig(id, n.inc)
+	if w.cfg.Oracle && w.began {
+		cfg.Join, cfg.Members = false, nil
+		for i := range w.nodes {
+			if core.NodeID(i) != id && w.nodes[i].alive {
+				cfg.Members = append(cfg.Members, core.Peer{ID: core.NodeID(i), Inc: w.nodes[i].inc})
+			}
+		}
+	}
+	m, err := stack.New(cfg)
+	if err != nil {
+		w.err = err
+		return
+	}
+	*n = node{machine: m, inc: n.inc, alive: true, timer: core.Never}
+	w.input(id, stack.Boot{PID: int(id) + 1})
+	if w.began && n.alive {
+		w.input(id, stack.Begin{Epoch: w.epoch})
+	}
+}
+
+func (w *World) strike(f *workloads.Fault) {
+	if f.Role != "" {
+		w.strikeRole(pendingRole{f, w.now.Add(rolePatience)})
+		return
+	}
+	switch f.Verb {
+	case workloads.LinkDown, workloads.LinkUp, workloads.Partition, workloads.Heal, workloads.Set:
+		w.applyLinks(w.mesh.Apply(f), string(f.Verb))
+	case workloads.Crash, workloads.Poweroff, workloads.Pause, workloads.Resume, workloads.Restart, workloads.Join, workloads.Leave:
+		w.strikeNodes(f.Verb, f.Nodes)
+	}
+}
+
+func (w *World) strikeNodes(verb workloads.Verb, ids []core.NodeID) {
+	switch verb {
+	case workloads.Crash, workloads.Poweroff:
+		for _, id := range ids {
+			w.kill(id, string(verb))
+		}
+		if verb == workloads.Poweroff {
+			w.power(ids, true, string(verb))
+		}
+	case workloads.Pause, workloads.Resume:
+		for _, id := range ids {
+			w.pause(id, verb == workloads.Pause)
+		}
+	case workloads.Restart, workloads.Join:
+		w.power(ids, false, string(verb))
+		for _, id := range ids {
+			if w.nodes[id].alive {
+				continue
+			}
+			w.start(id)
+			w.Stats.Restarts++
+			w.log(-1, &eventlog.Event{
+				After: int64(w.now), Kind: eventlog.Restart, Node: int32(id), Inc: uint32(w.nodes[id].inc), Verb: string(verb),
+			})
+			w.announce(id, membership.Up)
+		}
+	case workloads.Leave:
+		for _, id := range ids {
+			w.leave(id)
+		}
+	case workloads.LinkDown, workloads.LinkUp, workloads.Partition, workloads.Heal, workloads.Set:
+	}
+}
+
+func (w *World) kill(id core.NodeID, verb string) {
+	n := &w.nodes[id]
+	if !n.alive {
+		return
+	}
+	if n.state == mutex.Held {
+		w.Stats.Holders--
+	}
+	w.log(-1, &eventlog.Event{
+		After: int64(w.now), Kind: eventlog.Kill, Node: int32(id), Inc: uint32(n.inc), Verb: verb, State: n.state.String(),
+	})
+	w.Stats.Kills++
+	*n = node{inc: n.inc}
+	w.announce(id, membership.Failed)
+}
+
+func (w *World) pause(id core.NodeID, pause bool) {
+	n := &w.nodes[id]
+	if !n.alive || n.paused == pause {
+		return
+	}
+	n.paused = pause
+	kind := eventlog.Resume
+	if pause {
+		kind = eventlog.Pause
+		w.Stats.Pauses++
+	}
+	w.log(-1, &eventlog.Event{
+		After: int64(w.now), Kind: kind, Node: int32(id), Inc: uint32(n.inc), Verb: string(kind), State: n.state.String(),
+	})
+	if pause {
+		return
+	}
+	// As the kernel would: what has arrived waits in the buffer, and timers
+	// that are due fire first.
+	if n.machine.Deadline() <= w.now {
+		w.input(id, stack.Tick{})
+	}
+	inbox := n.inbox
+	n.inbox = nil
+	for _, f := range inbox {
+		w.deliver(id, f)
+	}
+	w.rearm(id)
+}
+
+func (w *World) leave(id core.NodeID) {
+	n := &w.nodes[id]
+	if !n.alive || n.leaving || n.paused {
+		return
+	}
+	w.log(-1, &eventlog.Event{
+		After: int64(w.now), Kind: eventlog.Leave, Node: int32(id), Inc: uint32(n.inc), Verb: string(workloads.Leave),
+		State: n.state.String(),
+	})
+	n.leaving = true
+	inc := n.inc
+	w.after(w.now.Add(leaveTimeout), func() {
+		if n := &w.nodes[id]; n.alive && n.leaving && n.inc == inc {
+			w.kill(id, "leave timed out")
+		}
+	})
+	w.input(id, stack.Leave{})
+}
+
+func (w *World) power(ids []core.NodeID, off bool, why string) {
+	for _, id := range ids {
+		w.mesh.SetOff(id, off)
+	}
+	w.applyLinks(nil, why)
+}
+
+// applyLinks brings the channels and routes to the mesh's state.
+func (w *World) applyLinks(changed []int, why string) {
+	for _, i := range changed {
+		l := &w.mesh.Links[i]
+		w.chans[2*i].SetParams(l.AB)
+		w.chans[2*i+1].SetParams(l.BA)
+		w.log(-1, &eventlog.Event{After: int64(w.now), Kind: eventlog.LinkSet, Node: -1, Link: l.Name(), Text: l.Describe(), Verb: why})
+		for _, id := range []core.NodeID{l.A, l.B} {
+			if n := &w.nodes[id]; n.alive && !n.paused {
+				w.input(id, stack.Relink{Delay: w.mesh.Incoming(id)})
+			}
+		}
+	}
+	flipped := w.mesh.Flip()
+	for _, i := range flipped {
+		l := &w.mesh.Links[i]
+		text := "down"
+		if l.Up {
+			text = "up"
+		}
+		w.log(-1, &eventlog.Event{After: int64(w.now), Kind: eventlog.LinkSet, Node: -1, Link: l.Name(), Text: text, Verb: why})
+	}
+	if len(flipped) > 0 || len(changed) > 0 && w.cfg.Metric == topologies.Delay {
+		if w.cfg.Convergence == 0 {
+			w.mesh.Reroute()
+			return
+		}
+		w.after(w.now.Add(w.cfg.Convergence), func() { w.mesh.Reroute() })
+	}
+}
+
+// strikeRole carries out a fault on nodes that have a role now, the lowest
+// ids first; if nobody has, it waits for somebody.
+func (w *World) strikeRole(p pendingRole) {
+	f := p.fault
+	var struck []core.NodeID
+	for i := range w.nodes {
+		n := &w.nodes[i]
+		if n.alive && !n.paused && !n.leaving && n.inRole(f.Role) && len(struck) < max(1, f.Count) {
+			struck = append(struck, core.NodeID(i))
+		}
+	}
+	if len(struck) == 0 {
+		if w.now < p.until {
+			w.waiting = append(w.waiting, p)
+		}
+		return
+	}
+	w.strikeNodes(f.Verb, struck)
+	if f.After > 0 {
+		undo := workloads.Restart
+		if f.Verb == workloads.Pause {
+			undo = workloads.Resume
+		}
+		w.after(w.now.Add(f.After), func() { w.strikeNodes(undo, struck) })
+	}
+}
+
+func (w *World) retryRoles() {
+	waiting := w.waiting
+	w.waiting = nil
+	for _, p := range waiting {
+		w.strikeRole(p)
+	}
+}
+
+func (n *node) inRole(role string) bool {
+	switch role {
+	case "holder":
+		return n.state == mutex.Held
+	case "waiter":
+		return n.state == mutex.Wait
+	case "idle":
+		return n.joined && n.state == mutex.None
+	}
+	return false
+}

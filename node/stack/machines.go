@@ -1,0 +1,86 @@
+package stack
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"churnbed/node/core"
+	"churnbed/node/membership"
+	"churnbed/node/membership/medley"
+	"churnbed/node/membership/oracle"
+	"churnbed/node/membership/static"
+	"churnbed/node/mutex"
+	"churnbed/node/mutex/camera"
+	"churnbed/node/mutex/camerapaper"
+	"churnbed/node/mutex/ra"
+)
+
+// algorithms makes a mutual-exclusion machine by name.
+var algorithms = map[string]func(*Config) mutex.Machine{
+	"ra": func(c *Config) mutex.Machine { return ra.New(c.Self, ra.Config{}) },
+	"camera": func(c *Config) mutex.Machine {
+		upper := c.Algorithm.NUpper
+		if upper == 0 {
+			upper = c.Nodes
+		}
+		return camera.New(c.Self, camera.Config{NUpper: upper, SuspicionWait: c.Algorithm.SuspicionWait})
+	},
+	"camera-paper": func(c *Config) mutex.Machine {
+		return camerapaper.New(c.Self, camerapaper.Config{
+			SuspicionWait: c.Algorithm.SuspicionWait, Snapshot: c.Algorithm.Snapshot, ReleaseByID: c.Algorithm.ReleaseByID,
+		})
+	},
+}
+
+// services makes a membership machine by name.
+var services = map[string]func(*Config) membership.Machine{
+	"static": func(*Config) membership.Machine { return static.New() },
+	"oracle": func(*Config) membership.Machine { return oracle.New() },
+	"medley": func(c *Config) membership.Machine {
+		m := c.Membership
+		return medley.New(medley.Config{
+			Period: m.Period, PingTimeout: m.PingTimeout, Suspicion: m.Suspicion, Indirect: m.Indirect, Exponent: m.Exponent,
+		}, c.Nodes, c.Neighbours, c.Distance, core.Stream(c.Seed, "medley/"+c.Self.String()))
+	},
+}
+
+// Algorithms and Services list the names that Config takes, sorted.
+func Algorithms() []string { return names(algorithms) }
+func Services() []string   { return names(services) }
+
+func names[V any](m map[string]V) []string {
+	list := make([]string, 0, len(m))
+	for k := range m {
+		list = append(list, k)
+	}
+	slices.Sort(list)
+	return list
+}
+
+// Validate reports what New would not accept.
+func (c *Config) Validate() error {
+	if algorithms[c.Algorithm.Name] == nil {
+		return fmt.Errorf("algorithm %q: want %s", c.Algorithm.Name, strings.Join(Algorithms(), ", "))
+	}
+	if services[c.Membership.Service] == nil {
+		return fmt.Errorf("membership %q: want %s", c.Membership.Service, strings.Join(Services(), ", "))
+	}
+	if c.Nodes < 1 || c.Nodes > core.MaxNodes {
+		return fmt.Errorf("nodes %d: want 1 to %d", c.Nodes, core.MaxNodes)
+	}
+	if c.Self.ID < 0 || int(c.Self.ID) >= c.Nodes {
+		return fmt.Errorf("self %v: want an id below %d", c.Self, c.Nodes)
+	}
+	for _, p := range c.Members {
+		if p.ID < 0 || int(p.ID) >= c.Nodes || p.ID == c.Self.ID {
+			return fmt.Errorf("member %v: want the id of another node below %d", p, c.Nodes)
+		}
+	}
+	for _, n := range c.Neighbours {
+		if n < 0 || int(n) >= c.Nodes {
+			return fmt.Errorf("neighbour %d: want an id below %d", n, c.Nodes)
+		}
+	}
+	return nil
+}
