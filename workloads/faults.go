@@ -159,13 +159,18 @@ func validOverride(o link.Override) error {
 		return fmt.Errorf("loss %v: allowed are 0..1", *o.Loss)
 	case o.Rate != nil && *o.Rate < 0:
 		return fmt.Errorf("rate %d bit/s: must be >= 0", *o.Rate)
-	case o.Burst != nil && !(share(o.Burst.P) && share(o.Burst.R) && share(o.Burst.Good) && share(o.Burst.Bad)):
-		return fmt.Errorf("burst loss %+v: allowed are 0..1 each", *o.Burst)
+	}
+	if b := o.Burst; b != nil {
+		for _, f := range []float64{b.P, b.R, b.Good, b.Bad} {
+			if !share(f) {
+				return fmt.Errorf("burst loss %+v: allowed are 0..1 each", *b)
+			}
+		}
 	}
 	return nil
 }
 
-// share of n nodes, rounded to the nearest, at least one.
+// shareOf returns so many percent of n, rounded to the nearest, at least one.
 func shareOf(percent float64, n int) int {
 	return min(n, max(1, int(math.Round(percent/100*float64(n)))))
 }

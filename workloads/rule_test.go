@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -511,7 +512,7 @@ func TestMergeIsStable(t *testing.T) {
 }
 
 func TestValidateFaults(t *testing.T) {
-	negative := -time.Second
+	negative, nan, rate, dist := -time.Second, math.NaN(), int64(-1), link.Distribution("cauchy")
 	for _, c := range []struct {
 		f    Fault
 		want string
@@ -533,6 +534,11 @@ func TestValidateFaults(t *testing.T) {
 		{Fault{Verb: Partition, Groups: [][]core.NodeID{{1}, {}}}, "group 2 of the partition is empty"},
 		{Fault{Verb: Set}, "nothing to set"},
 		{Fault{Verb: Set, Set: link.Override{Delay: &negative}}, "delay -1s"},
+		{Fault{Verb: Set, Set: link.Override{Jitter: &negative}}, "jitter -1s"},
+		{Fault{Verb: Set, Set: link.Override{Loss: &nan}}, "loss NaN"},
+		{Fault{Verb: Set, Set: link.Override{Rate: &rate}}, "rate -1 bit/s"},
+		{Fault{Verb: Set, Set: link.Override{Dist: &dist}}, `jitter distribution "cauchy"`},
+		{Fault{Verb: Set, Set: link.Override{Burst: &link.GilbertElliott{R: 2}}}, "burst loss"},
 	} {
 		c.f.Source = "x"
 		if err := Validate([]Fault{c.f}, 4); err == nil || !strings.Contains(err.Error(), c.want) {

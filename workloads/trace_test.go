@@ -3,6 +3,7 @@ package workloads
 import (
 	"bytes"
 	"fmt"
+	"io"
 	"math"
 	"slices"
 	"strings"
@@ -291,6 +292,30 @@ func TestExponentialSessions(t *testing.T) {
 	}
 }
 
+func TestInconsistentTraces(t *testing.T) {
+	event := func(at time.Duration, up bool) TraceEvent { return TraceEvent{At: at, Up: up} }
+	for _, c := range []struct {
+		tr   Trace
+		want string
+	}{
+		{Trace{Sample: -1}, "must be >= 0"},
+		{Trace{Hosts: []Host{{Name: ""}}}, `name "" is empty`},
+		{Trace{Hosts: []Host{{Name: "a b"}}}, `name "a b"`},
+		{Trace{Hosts: []Host{{Name: "#a"}}}, `name "#a"`},
+		{Trace{Hosts: []Host{{Name: "a"}, {Name: "a"}}}, `"a" appears twice`},
+		{Trace{Hosts: []Host{{Name: "a", Events: []TraceEvent{event(2, true), event(1, false)}}}}, "after one at"},
+		{Trace{Hosts: []Host{{Name: "a", Events: []TraceEvent{event(-1, true)}}}}, "after one at"},
+		{Trace{Hosts: []Host{{Name: "a", Initial: true, Events: []TraceEvent{event(1, true)}}}}, "changes nothing"},
+	} {
+		if err := c.tr.WriteThreeColumns(io.Discard); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%+v: write: %v, want %q", c.tr, err, c.want)
+		}
+		if _, _, err := c.tr.Faults(TraceOptions{Nodes: 1}); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%+v: faults: %v, want %q", c.tr, err, c.want)
+		}
+	}
+}
+
 // verbs renders faults compactly: "at verb node".
 func verbs(faults []Fault) []string {
 	var s []string
@@ -301,10 +326,10 @@ func verbs(faults []Fault) []string {
 }
 
 func TestTraceFaults(t *testing.T) {
-	min := time.Minute
-	tr := &Trace{Sample: min, Hosts: []Host{
-		{Name: "a", Initial: true, Events: []TraceEvent{{1 * min, false}, {3 * min, true}}},
-		{Name: "b", Events: []TraceEvent{{2 * min, true}, {4 * min, false}, {5 * min, true}}},
+	const minute = time.Minute
+	tr := &Trace{Sample: minute, Hosts: []Host{
+		{Name: "a", Initial: true, Events: []TraceEvent{{1 * minute, false}, {3 * minute, true}}},
+		{Name: "b", Events: []TraceEvent{{2 * minute, true}, {4 * minute, false}, {5 * minute, true}}},
 		{Name: "c"},
 	}}
 	for _, c := range []struct {
@@ -321,7 +346,7 @@ func TestTraceFaults(t *testing.T) {
 		},
 		{
 			"as the trace begins",
-			TraceOptions{Nodes: 3, AtBoundaries: true, Initial: InitialTrace, Verb: Leave, Horizon: 5 * min},
+			TraceOptions{Nodes: 3, AtBoundaries: true, Initial: InitialTrace, Verb: Leave, Horizon: 5 * minute},
 			[]string{"1m0s leave 0", "2m0s join 1", "3m0s restart 0", "4m0s leave 1"},
 			[]bool{true, false, false},
 		},
