@@ -1,0 +1,177 @@
+package guest
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"churnbed/emulator/guest/guestinit"
+)
+
+func frame(kind guestinit.Kind, payload []byte) []byte {
+	n := len(payload)
+	b := []byte{byte(kind), byte(n), byte(n >> 8), byte(n >> 16), byte(n >> 24)}
+	return append(b, payload...)
+}
+
+func endFrame(t *testing.T, e guestinit.End) []byte {
+	t.Helper()
+	b, err := json.Marshal(e)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return frame(guestinit.KindEnd, b)
+}
+
+func archive(t *testing.T, files map[string]string) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	z := gzip.NewWriter(&b)
+	w := tar.NewWriter(z)
+	for name, text := range files {
+		if err := w.WriteHeader(&tar.Header{Name: name, Mode: 0o644, Size: int64(len(text)), Typeflag: tar.TypeReg}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := w.Write([]byte(text)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := errors.Join(w.Close(), z.Close()); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+func TestReceive(t *testing.T) {
+	a := archive(t, map[string]string{"nodes/1.jsonl": "{}\n", "summary.json": "{}"})
+	sum := sha256.Sum256(a)
+	whole := guestinit.End{Exit: 3, ArchiveSize: int64(len(a)), ArchiveSHA256: hex.EncodeToString(sum[:])}
+	damaged := whole
+	damaged.ArchiveSHA256 = strings.Repeat("0", 64)
+	outside := archive(t, map[string]string{"../escaped": "x"})
+	outsideSum := sha256.Sum256(outside)
+	for _, test := range []struct {
+		name, err string
+		stream    []byte
+	}{
+		{"whole", "", bytes.Join([][]byte{
+			frame(guestinit.KindStdout, []byte("hi")), frame(guestinit.KindArchive, a[:10]),
+			frame(guestinit.KindStderr, []byte("no")), frame(guestinit.KindArchive, a[10:]), endFrame(t, whole),
+		}, nil)},
+		{"no end", "without a verdict", frame(guestinit.KindStdout, []byte("hi"))},
+		{"cut within a frame", "unexpected EOF", frame(guestinit.KindStdout, []byte("hi"))[:6]},
+		{"unknown kind", "unknown kind", []byte("?????")},
+		{"too long", "at most", []byte{'o', 255, 255, 255, 255}},
+		{"archive damaged", "damaged", append(frame(guestinit.KindArchive, a), endFrame(t, damaged)...)},
+		{"archive cut", "damaged", append(frame(guestinit.KindArchive, a[:40]), endFrame(t, whole)...)},
+		{"name outside", "escapes", append(frame(guestinit.KindArchive, outside), endFrame(t, guestinit.End{
+			ArchiveSize: int64(len(outside)), ArchiveSHA256: hex.EncodeToString(outsideSum[:]),
+		})...)},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			dir := filepath.Join(t.TempDir(), "out")
+			var stdout, stderr bytes.Buffer
+			end, err := receive(bytes.NewReader(test.stream), Config{Out: "/out", OutDir: dir, Stdout: &stdout, Stderr: &stderr})
+			if test.err != "" {
+				if err == nil || !strings.Contains(err.Error(), test.err) {
+					t.Fatalf("error %v, want one with %q", err, test.err)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if end.Exit != 3 || stdout.String() != "hi" || stderr.String() != "no" {
+				t.Errorf("exit %d, stdout %q, stderr %q", end.Exit, stdout.String(), stderr.String())
+			}
+			if b, err := os.ReadFile(filepath.Join(dir, "nodes/1.jsonl")); err != nil || string(b) != "{}\n" {
+				t.Errorf("result file: %q, %v", b, err)
+			}
+		})
+	}
+}
+
+// TestCPIO states the archive's bytes for a directory and a file.
+func TestCPIO(t *testing.T) {
+	var b bytes.Buffer
+	c := newCPIO(&b)
+	c.file("a/b", []byte("xyz"))
+	if err := c.close(); err != nil {
+		t.Fatal(err)
+	}
+	const want = "070701" + "00000001" + "000041ED" + "00000000" + "00000000" + "00000002" + "00000000" + "00000000" +
+		"00000000" + "00000000" + "00000000" + "00000000" + "00000002" + "00000000" + "a\x00" +
+		"070701" + "00000002" + "000081A4" + "00000000" + "00000000" + "00000001" + "00000000" + "00000003" +
+		"00000000" + "00000000" + "00000000" + "00000000" + "00000004" + "00000000" + "a/b\x00\x00\x00" + "xyz\x00" +
+		"070701" + "00000003" + "00000000" + "00000000" + "00000000" + "00000001" + "00000000" + "00000000" +
+		"00000000" + "00000000" + "00000000" + "00000000" + "0000000B" + "00000000" + "TRAILER!!!\x00\x00\x00\x00"
+	if b.String() != want {
+		t.Errorf("archive\n%q, want\n%q", b.String(), want)
+	}
+}
+
+func TestRunRefuses(t *testing.T) {
+	for _, test := range []struct {
+		name, err string
+		cfg       Config
+	}{
+		{"no command", "no command", Config{}},
+		{"out alone", "belong together", Config{Command: []string{"x"}, Out: "/out"}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			if _, err := Run(context.Background(), test.cfg); err == nil || !strings.Contains(err.Error(), test.err) {
+				t.Errorf("error %v, want one with %q", err, test.err)
+			}
+		})
+	}
+	t.Run("relative target", func(t *testing.T) {
+		err := writeInitrd(filepath.Join(t.TempDir(), "initrd"), Kernel{}, Config{Init: staticFile(t), Files: map[string]string{"bin/x": "/dev/null"}})
+		if err == nil || !strings.Contains(err.Error(), "not an absolute path") {
+			t.Errorf("error %v", err)
+		}
+	})
+}
+
+// staticFile makes an ELF file without program headers.
+func staticFile(t *testing.T) string {
+	t.Helper()
+	h := make([]byte, 64)
+	copy(h, "\x7fELF\x02\x01\x01")
+	h[16], h[18], h[20] = 2, 62, 1
+	h[52], h[54], h[58] = 64, 56, 64
+	name := filepath.Join(t.TempDir(), "init")
+	if err := os.WriteFile(name, h, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return name
+}
+
+func TestModuleName(t *testing.T) {
+	for file, want := range map[string]string{"kernel/net/sch_fq.ko": "sch_fq", "snd-hda.ko.xz": "snd_hda"} {
+		if got := moduleName(file); got != want {
+			t.Errorf("moduleName(%q) = %q, want %q", file, got, want)
+		}
+	}
+}
+
+func FuzzReceive(f *testing.F) {
+	f.Add([]byte("o\x02\x00\x00\x00hi"))
+	f.Add([]byte("x\x02\x00\x00\x00{}"))
+	f.Add([]byte("a\x01\x00\x00\x00\x1fx\x02\x00\x00\x00{}"))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		dir := t.TempDir()
+		_, _ = receive(bytes.NewReader(b), Config{Out: "/out", OutDir: filepath.Join(dir, "out")})
+		if have, err := os.ReadDir(dir); err != nil || len(have) > 1 {
+			t.Errorf("written outside: %v, %v", have, err)
+		}
+	})
+}
