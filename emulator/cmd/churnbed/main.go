@@ -8,6 +8,9 @@ import (
 	"os"
 
 	"github.com/urfave/cli/v2"
+
+	"churnbed/emulator/sandbox"
+	"churnbed/emulator/supervise"
 )
 
 // Exit codes of every verb.
@@ -47,6 +50,9 @@ func commands() []*cli.Command {
 }
 
 func main() {
+	if os.Args[0] == sandbox.Argv0 {
+		supervise.Main() // the inside of a sandbox; does not return
+	}
 	os.Exit(run(os.Args))
 }
 
