@@ -14,8 +14,8 @@ func TestBadFiles(t *testing.T) {
 	for _, tc := range []struct{ name, text, want string }{
 		{"negative loss", "nodes: 8\nlink-loss: -0.1\n", `s.yaml:2:12: link-loss: "-0.1": want a number from 0 to 1`},
 		{"loss NaN", "link-loss: .nan", `s.yaml:1:12: link-loss: ".nan": want a number from 0 to 1`},
-		{"zero nodes", "nodes: 0", `s.yaml:1:8: nodes: "0": want a whole number from 1 to 65536`},
-		{"no number", "nodes: many", `s.yaml:1:8: nodes: "many": want a whole number from 1 to 65536`},
+		{"zero nodes", "nodes: 0", `s.yaml:1:8: nodes: "0": want a whole number from 1 to 8192`},
+		{"no number", "nodes: many", `s.yaml:1:8: nodes: "many": want a whole number from 1 to 8192`},
 		{"mistyped key", "link-los: 0.1", `s.yaml:1:1: unknown key "link-los"; did you mean "link-loss"?`},
 		{"unknown key", "frobnicate-widgets: 1", "s.yaml:1:1: unknown key \"frobnicate-widgets\"; `churnbed run --help` lists the keys"},
 		{"duplicate key", "seed: 1\nnodes: 8\nseed: 2", `s.yaml:3:1: duplicate key "seed": first given in line 1`},
@@ -24,10 +24,10 @@ func TestBadFiles(t *testing.T) {
 		{"negative duration", "drain: -1s", `s.yaml:1:8: drain: "-1s": ` + wantDuration},
 		{"zero period", "membership-period: 0s", `s.yaml:1:20: membership-period: "0s": want a duration such as 500ms, 2s or 20m, above 0s`},
 		{"overlong duration", "drain: 200000h", `s.yaml:1:8: drain: "200000h": ` + wantDuration},
-		{"list for scalar", "nodes: [1, 2]", `s.yaml:1:8: nodes: a list: want a whole number from 1 to 65536`},
+		{"list for scalar", "nodes: [1, 2]", `s.yaml:1:8: nodes: a list: want a whole number from 1 to 8192`},
 		{"map for scalar", "cs: {a: b}", `s.yaml:1:5: cs: a map: ` + wantDuration},
-		{"no value", "nodes:", `s.yaml:1:7: nodes: no value: want a whole number from 1 to 65536`},
-		{"alias", "nodes: &n 5\nrows: *n", `s.yaml:2:7: rows: alias *n: want a whole number from 0 to 65536`},
+		{"no value", "nodes:", `s.yaml:1:7: nodes: no value: want a whole number from 1 to 8192`},
+		{"alias", "nodes: &n 5\nrows: *n", `s.yaml:2:7: rows: alias *n: want a whole number from 0 to 8192`},
 		{"boolean", "survivable: yes", `s.yaml:1:13: survivable: "yes": want true or false`},
 		{"area", "area: 15", `s.yaml:1:7: area: "15": want WIDTHxHEIGHT in metres, such as 15x15`},
 		{"rate", "link-rate: 10mbps", `s.yaml:1:12: link-rate: "10mbps": want a rate such as 800bit, 250kbit, 10mbit or 1gbit, or 0`},
@@ -44,7 +44,7 @@ func TestBadFiles(t *testing.T) {
 		{"scalar", "hello", `s.yaml:1:1: "hello": want lines of "key: value"`},
 		{"documents", "nodes: 8\n---\nnodes: 9\n", `s.yaml:2: not valid YAML: second document: want one scenario a file`},
 		{"several", "nodes: 0\nsed: 1\nlink-loss: 2\n", "3 errors in the scenario:\n" +
-			"  s.yaml:1:8: nodes: \"0\": want a whole number from 1 to 65536\n" +
+			"  s.yaml:1:8: nodes: \"0\": want a whole number from 1 to 8192\n" +
 			"  s.yaml:2:1: unknown key \"sed\"; did you mean \"seed\"?\n" +
 			"  s.yaml:3:12: link-loss: \"2\": want a number from 0 to 1"},
 	} {
@@ -107,7 +107,7 @@ func TestPrecedenceAndPlaces(t *testing.T) {
 func TestBadFlags(t *testing.T) {
 	_, _, err := Load("", []Setting{{"nodes", "0"}, {"nodez", "1"}, {"seed", "1"}, {"seed", "2"}, {"survivable", "maybe"}})
 	want := "4 errors in the scenario:\n" +
-		"  --nodes: \"0\": want a whole number from 1 to 65536\n" +
+		"  --nodes: \"0\": want a whole number from 1 to 8192\n" +
 		"  --nodez: unknown key; did you mean \"nodes\"?\n" +
 		"  --seed: \"2\": given twice\n" +
 		"  --survivable: \"maybe\": want true or false"

@@ -1,7 +1,6 @@
 package scenario
 
 import (
-	"churnbed/node/core"
 	"churnbed/topologies"
 	"churnbed/workloads"
 )
@@ -54,15 +53,15 @@ var keys = []Key{
 	choice("topology-format", GroupTopology, func(s *Spec) *string { return &s.TopologyFormat },
 		"auto", append([]string{"auto"}, names(topologies.Formats())...), "format of topology-file; auto decides by name and content"),
 	integer("nodes", GroupTopology, func(s *Spec) *int { return &s.Nodes },
-		"64", 1, core.MaxNodes, "number of nodes; with topology-file, grid rows and cols: what they say"),
+		"64", 1, MaxNodes, "number of nodes; with topology-file, grid rows and cols: what they say"),
 	area("area", GroupTopology, func(s *Spec) *Area { return &s.Area },
 		"15x15", "width and height in metres"),
 	number("radius", GroupTopology, func(s *Spec) *float64 { return &s.Radius },
 		"0", 0, 1e6, "m", "radio range: nodes at most this far apart have a link; 0: 4 m (ns3 files: every pair; not used where links are given)").derived(),
 	integer("rows", GroupTopology, func(s *Spec) *int { return &s.Rows },
-		"0", 0, core.MaxNodes, "rows of a grid; 0: as square as nodes allow"),
+		"0", 0, MaxNodes, "rows of a grid; 0: as square as nodes allow"),
 	integer("cols", GroupTopology, func(s *Spec) *int { return &s.Cols },
-		"0", 0, core.MaxNodes, "columns of a grid; 0: as square as nodes allow"),
+		"0", 0, MaxNodes, "columns of a grid; 0: as square as nodes allow"),
 	number("step", GroupTopology, func(s *Spec) *float64 { return &s.Step },
 		"0", 0, 1e6, "m", "spacing of grid, line and ring; 0: a grid fills the area, lines and rings 2.5 m"),
 	list("rooms", GroupTopology, func(s *Spec) *[]string { return &s.Rooms },
@@ -76,7 +75,7 @@ var keys = []Key{
 	boolean("wifi-only", GroupTopology, func(s *Spec) *bool { return &s.WifiOnly },
 		"false", "keep only the radio links of a freifunk map"),
 	integer("rtt-nodes", GroupTopology, func(s *Spec) *int { return &s.RTTNodes },
-		"0", 0, core.MaxNodes, "nodes taken from a round-trip matrix; 0: all"),
+		"0", 0, MaxNodes, "nodes taken from a round-trip matrix; 0: all"),
 	boolean("rtt-random", GroupTopology, func(s *Spec) *bool { return &s.RTTRandom },
 		"false", "draw the rtt-nodes by the seed; otherwise the first ones"),
 	number("rtt-scale", GroupTopology, func(s *Spec) *float64 { return &s.RTTScale },
@@ -113,12 +112,12 @@ var keys = []Key{
 	number("membership-exponent", GroupMembership, func(s *Spec) *float64 { return &s.MembershipExponent },
 		"3", 0.01, 64, "", "exponent of the distance when a ping target is drawn"),
 	choice("membership-distance", GroupMembership, func(s *Spec) *string { return &s.MembershipDistance },
-		"path", []string{"path", "euclid", "hops"}, "distance to a member: metres along the shortest path, metres straight, or hops"),
+		"path", []string{"path", "euclid", "hops", "delay"}, "distance to a member: metres along the shortest path, metres straight, hops, or delay along the quickest path"),
 
 	choice("algorithm", GroupAlgorithm, func(s *Spec) *string { return &s.Algorithm },
 		"camera", []string{"ra", "camera", "camera-paper"}, "mutual-exclusion algorithm"),
 	integer("n-upper", GroupAlgorithm, func(s *Spec) *int { return &s.NUpper },
-		"0", 0, core.MaxNodes, "upper bound on the nodes that take part at a time (camera); 0: nodes").derived(),
+		"0", 0, MaxNodes, "upper bound on the nodes that take part at a time (camera); 0: nodes").derived(),
 	duration("suspicion-wait", GroupAlgorithm, func(s *Spec) *dur { return &s.SuspicionWait },
 		"0s", 0, "further wait between a detected failure and the silent OK; not given: membership-suspicion with medley, else 0s").derived(),
 	choice("release", GroupAlgorithm, func(s *Spec) *string { return &s.Release },
@@ -177,7 +176,7 @@ var keys = []Key{
 	duration("churn-down-mean", GroupChurn, func(s *Spec) *dur { return &s.ChurnDownMean },
 		"2h30m", 1, "mean time between two sessions of exponential, in trace time"),
 	integer("churn-hosts", GroupChurn, func(s *Spec) *int { return &s.ChurnHosts },
-		"0", 0, core.MaxNodes, "hosts that a generator makes; 0: as many as nodes"),
+		"0", 0, MaxNodes, "hosts that a generator makes; 0: as many as nodes"),
 	choice("churn-choose", GroupChurn, func(s *Spec) *string { return &s.ChurnChoose },
 		"first", []string{"first", "random"}, "hosts of the trace that the nodes stand for"),
 	duration("churn-until", GroupChurn, func(s *Spec) *dur { return &s.ChurnUntil },

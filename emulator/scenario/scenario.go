@@ -8,6 +8,9 @@
 package scenario
 
 import (
+	"path/filepath"
+	"slices"
+	"strconv"
 	"time"
 
 	"churnbed/emulator/link"
@@ -54,7 +57,47 @@ type Scenario struct {
 	CountersEvery time.Duration
 	Slice         time.Duration // of the fidelity verdict
 
-	Out string // run directory
+	Out string // run directory, "" where none was given: see OutDir
+
+	// Warnings are sentences about what is allowed but may surprise.
+	Warnings []string
+
+	yaml       []byte // of Spec
+	distance   [][]float32
+	perNode    [][]workloads.Arrival
+	neighbours *topologies.Adjacency
+}
+
+// YAML returns the resolved scenario as text, the scenario.yaml of a run
+// directory: every key with its value. It resolves to the same Scenario.
+func (s *Scenario) YAML() []byte { return slices.Clone(s.yaml) }
+
+// OutDir returns the run directory: the one given, or the first of
+// runs/NAME-SEED, runs/NAME-SEED-2, ... that taken says does not exist.
+func (s *Scenario) OutDir(taken func(dir string) bool) string {
+	if s.Out != "" {
+		return s.Out
+	}
+	base := filepath.Join("runs", s.Name+"-"+strconv.FormatUint(s.Seed, 10))
+	dir := base
+	for i := 2; taken(dir); i++ {
+		dir = base + "-" + strconv.Itoa(i)
+	}
+	return dir
+}
+
+// NeedsRelay says which feature of the scenario only the relay fabric has, ""
+// where netem can do it all.
+func (s *Scenario) NeedsRelay() string {
+	if why := needsRelay(s.Topology, s.Link); why != "" {
+		return why
+	}
+	for _, f := range s.Faults {
+		if f.Set.Burst != nil {
+			return "Gilbert-Elliott loss"
+		}
+	}
+	return ""
 }
 
 // LinkParams returns the parameters of link i in direction a->b and b->a.

@@ -1,0 +1,153 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"churnbed/emulator/scenario"
+)
+
+// scenarioArgs collects the scenario keys given as flags, in their order. It
+// is made once for each command; the values are judged together by
+// scenario.Load, so that all errors come at once.
+type scenarioArgs struct{ given []scenario.Setting }
+
+// flags returns a flag for every scenario key, in the categories of the table.
+func (a *scenarioArgs) flags() []cli.Flag {
+	keys := scenario.Keys()
+	flags := make([]cli.Flag, 0, len(keys))
+	for i := range keys {
+		k := &keys[i]
+		usage := k.Help
+		if !k.Boolean() {
+			usage = "`" + k.Placeholder + "` " + k.Help
+		}
+		flags = append(flags, &scenarioFlag{
+			GenericFlag: &cli.GenericFlag{
+				Name:        k.Name,
+				Category:    string(k.Group),
+				Usage:       usage,
+				DefaultText: k.Default,
+				Value:       &keyValue{args: a, key: k},
+			},
+			key: k,
+		})
+	}
+	return flags
+}
+
+// load reads the scenario file, if any, applies the flags and resolves it.
+// The command's arguments are `[SCENARIO.yaml] [flags]` in any order.
+func (a *scenarioArgs) load(c *cli.Context) (*scenario.Scenario, error) {
+	spec, origin, err := a.spec(c)
+	if err != nil {
+		return nil, err
+	}
+	s, err := scenario.Resolve(spec, origin)
+	if err != nil {
+		return nil, usageError(err)
+	}
+	return s, nil
+}
+
+// spec is load without resolving, for verbs that change the specification
+// first (trials).
+func (a *scenarioArgs) spec(c *cli.Context) (scenario.Spec, scenario.Origin, error) {
+	files, err := trailingFlags(c)
+	if err != nil {
+		return scenario.Spec{}, nil, usageError(err)
+	}
+	file := ""
+	switch len(files) {
+	case 0:
+	case 1:
+		file = files[0]
+	default:
+		return scenario.Spec{}, nil, usageError(fmt.Errorf("unexpected argument %q: want one scenario file at most", files[1]))
+	}
+	spec, origin, err := scenario.Load(file, a.given)
+	if err != nil {
+		return scenario.Spec{}, nil, usageError(err)
+	}
+	return spec, origin, nil
+}
+
+// scenarioFlag shows no value in the help of a boolean key and marks list
+// keys as repeatable.
+type scenarioFlag struct {
+	*cli.GenericFlag
+	key *scenario.Key
+}
+
+func (f *scenarioFlag) TakesValue() bool  { return !f.key.Boolean() }
+func (f *scenarioFlag) IsSliceFlag() bool { return f.key.List() }
+
+// String formats the flag for help. The embedded flag would hide the two
+// methods above.
+func (f *scenarioFlag) String() string { return cli.FlagStringer(f) }
+
+// keyValue records what is given to one key.
+type keyValue struct {
+	args *scenarioArgs
+	key  *scenario.Key
+}
+
+func (v *keyValue) Set(value string) error {
+	v.args.given = append(v.args.given, scenario.Setting{Key: v.key.Name, Value: value})
+	return nil
+}
+
+func (v *keyValue) String() string { return "" }
+
+// IsBoolFlag lets a boolean key stand without a value (package flag).
+func (v *keyValue) IsBoolFlag() bool { return v.key != nil && v.key.Boolean() }
+
+// trailingFlags sets the flags that stand after the first positional
+// argument, where package flag stops to look for them, and returns the
+// positional arguments.
+func trailingFlags(c *cli.Context) ([]string, error) {
+	var positional []string
+	args := c.Args().Slice()
+	for i := 0; i < len(args); i++ {
+		arg := args[i]
+		if arg == "--" {
+			return append(positional, args[i+1:]...), nil
+		}
+		if len(arg) < 2 || arg[0] != '-' {
+			positional = append(positional, arg)
+			continue
+		}
+		name, value, hasValue := strings.Cut(strings.TrimLeft(arg, "-"), "=")
+		takesValue, known := flagTakesValue(c.Command, name)
+		switch {
+		case !known:
+			return nil, fmt.Errorf("flag provided but not defined: -%s", name)
+		case !hasValue && !takesValue:
+			value = "true"
+		case !hasValue && i+1 == len(args):
+			return nil, fmt.Errorf("flag needs an argument: -%s", name)
+		case !hasValue:
+			i++
+			value = args[i]
+		}
+		if err := c.Set(name, value); err != nil {
+			return nil, fmt.Errorf("invalid value %q for flag -%s: %w", value, name, err)
+		}
+	}
+	return positional, nil
+}
+
+func flagTakesValue(cmd *cli.Command, name string) (takesValue, known bool) {
+	for _, f := range cmd.Flags {
+		for _, n := range f.Names() {
+			if n != name {
+				continue
+			}
+			doc, ok := f.(cli.DocGenerationFlag)
+			return ok && doc.TakesValue(), true
+		}
+	}
+	return false, false
+}
