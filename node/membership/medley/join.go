@@ -46,11 +46,15 @@ func (j *join) cover(s span) {
 	j.parts = merged
 }
 
-// startJoin asks for the list through contacts, one-hop neighbours before the
-// others, and neighbours that are not among them last.
-func (m *Machine) startJoin(now core.Instant, contacts []core.Peer, out *membership.Effects) {
-	near, far := []core.Peer{}, []core.Peer{}
+// startJoin asks for the list: first through first, if any, then through the
+// contacts, one-hop neighbours before the others, then through neighbours that
+// are not among them.
+func (m *Machine) startJoin(now core.Instant, first core.NodeID, contacts []core.Peer, out *membership.Effects) {
+	var near, far []core.Peer
 	has := make([]bool, len(m.peers))
+	if first != core.None {
+		near, has[first] = append(near, core.Peer{ID: first, Inc: m.peers[first].inc}), true
+	}
 	for _, p := range contacts {
 		switch {
 		case !m.valid(p.ID) || has[p.ID]:
@@ -64,7 +68,7 @@ func (m *Machine) startJoin(now core.Instant, contacts []core.Peer, out *members
 	}
 	for _, id := range m.neighbours {
 		if m.valid(id) && !has[id] {
-			far = append(far, core.Peer{ID: id})
+			far, has[id] = append(far, core.Peer{ID: id}), true
 		}
 	}
 	m.join = join{contacts: append(near, far...), begun: now, at: core.Never}

@@ -33,8 +33,8 @@
 //   - A member heard in person while it is suspected, or after it was declared
 //     failed, is told so by REPORT_ALIVE (at most once a PingTimeout), so that
 //     it refutes, or fences itself, at once and not by chance.
-//   - A suspect is pinged twice more before it is declared failed, a period and
-//     half a period ahead. News travels with the ACKs a node receives only, so
+//   - A suspect is pinged twice more before it is declared failed, three and
+//     one PingTimeout ahead. News travels with the ACKs a node receives only, so
 //     now and then the refutation is late; a FAILED costs more than a ping.
 //   - Now and then (ReconnectProb) a failed peer is pinged: two halves of a
 //     healed partition list nobody of the other and would never meet.
@@ -252,7 +252,7 @@ func (m *Machine) start(now core.Instant, in membership.Start, out *membership.E
 	m.self = in.Self
 	m.meanGap, m.lastPing = m.cfg.Period, now
 	if in.Join {
-		m.startJoin(now, in.Peers, out)
+		m.startJoin(now, core.None, in.Peers, out)
 		return
 	}
 	m.takeList(now, in.Peers)
@@ -316,9 +316,10 @@ func (m *Machine) tick(now core.Instant, out *membership.Effects) {
 }
 
 // lastWord is the age of a suspicion at which the suspect gets its k-th last
-// ping.
+// ping: an odd number of ping timeouts before the end, which is not the
+// instant of a round.
 func (m *Machine) lastWord(k int) time.Duration {
-	return max(0, m.cfg.Suspicion-m.cfg.Period/time.Duration(k+1))
+	return max(0, m.cfg.Suspicion-time.Duration(2*(lastWords-k)-1)*m.cfg.PingTimeout)
 }
 
 // lastPings pings the suspects that are about to be declared failed.

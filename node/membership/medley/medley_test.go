@@ -73,6 +73,59 @@ func TestCrashAndRestart(t *testing.T) {
 	}
 }
 
+// TestDetectionTime crashes eight of 256 nodes at once and tells when the
+// first and the last of the others removed each: not before the suspicion is
+// over, nor long after.
+func TestDetectionTime(t *testing.T) {
+	h := newMesh(t, 256, 0.05, 13, medley.DefaultConfig())
+	const crash = 30 * time.Second
+	h.run(crash)
+	first, last := map[core.NodeID]time.Duration{}, map[core.NodeID]time.Duration{}
+	h.changed = func(at core.Instant, _ core.NodeID, c membership.Change) {
+		if id := c.Peer.ID; c.Kind == membership.Failed && !h.nodes[id].up {
+			last[id] = at.Sub(core.Instant(crash))
+			if _, ok := first[id]; !ok {
+				first[id] = last[id]
+			}
+		}
+	}
+	for id := core.NodeID(10); id < 250; id += 30 {
+		h.crash(id)
+	}
+	h.run(3 * time.Minute)
+	var a, b time.Duration
+	cfg := medley.DefaultConfig()
+	for id := core.NodeID(10); id < 250; id += 30 {
+		if n := h.lists(id, 1024); n != 0 {
+			t.Errorf("%d nodes still list %d", n, id)
+		}
+		// A suspicion of a false alarm just before the crash may be older.
+		if first[id] < cfg.Suspicion-2*cfg.Period || last[id] > 60*time.Second {
+			t.Errorf("node %d removed from %v to %v after its crash", id, first[id], last[id])
+		}
+		a, b = a+first[id]/8, b+last[id]/8
+	}
+	t.Logf("removed by the first after %v, by the last after %v, on average", a.Round(time.Millisecond), b.Round(time.Millisecond))
+}
+
+// TestPublishedReading runs without this package's own last pings and late
+// entry into the bag: still a membership service, with more false positives.
+func TestPublishedReading(t *testing.T) {
+	count := func(cfg medley.Config) int {
+		h := newMesh(t, 128, 0.05, 14, cfg)
+		mean, least := h.sample(4 * time.Minute)
+		t.Logf("%+v: mean list %.2f, least %d, false positives %d, fences %d", cfg, mean, least, h.falsePositives, h.fences)
+		if mean < 0.98*128 || float64(least) < 0.9*128 {
+			t.Errorf("mean list %.2f, least %d of 128", mean, least)
+		}
+		return h.falsePositives
+	}
+	own, published := count(medley.Config{}), count(medley.Config{NoLastWord: true, EnterAtRefill: true, ReconnectProb: -1})
+	if own >= published {
+		t.Errorf("%d false positives with last pings, %d without", own, published)
+	}
+}
+
 // waitFor runs until cond holds and returns how long that took.
 func waitFor(t *testing.T, h *mesh, limit time.Duration, cond func() bool) time.Duration {
 	t.Helper()

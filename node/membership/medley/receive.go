@@ -151,11 +151,7 @@ func (m *Machine) fence(now core.Instant, teller core.NodeID, inc core.Incarnati
 	m.self.Inc, m.count = inc, 0
 	out.Fenced = true
 	m.reportAlive(now, teller, out)
-	contacts := m.Members(m.join.contacts)
-	if i := slices.IndexFunc(contacts, func(p core.Peer) bool { return p.ID == teller }); i > 0 {
-		contacts = slices.Delete(contacts, i, i+1)
-	}
-	m.startJoin(now, slices.Insert(contacts, 0, core.Peer{ID: teller, Inc: m.peers[teller].inc}), out)
+	m.startJoin(now, teller, m.Members(m.join.contacts), out)
 }
 
 // apply takes over one piece of news about another node: ACTIVE of a higher
