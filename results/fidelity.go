@@ -260,7 +260,7 @@ func (f *fidelity) judge(w *window, whole bool) (worst grade, reasons []string, 
 		case float64(v) > faithful:
 			g = gradeStrained
 		}
-		say(g, float64(v)/faithful, "%s %.3g ms, at most %.3g ms is faithful (%s)", l.name, float64(v), faithful, l.whatItDisturbs)
+		say(g, float64(v)/faithful, "%s %.4g ms, at most %.4g ms is faithful (%s)", l.name, float64(v), faithful, l.whatItDisturbs)
 	}
 	hold(&limitDelayP50, w.delay.quantile(.5))
 	hold(&limitDelayP99, w.delay.quantile(.99))

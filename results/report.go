@@ -125,7 +125,7 @@ func (r *Run) WriteVerdict(w io.Writer, s *Summary, v *Verdict, charts int) erro
 	if s.Requests.Unfit {
 		unfit = "   UNFIT: the host did not keep up"
 	}
-	p.row("safety", "%d violations, at most %d at once, %s ms in violation; %d zombie overlaps, %s ms", s.Safety.Violations,
+	p.row("safety", "%d violating pairs, at most %d holders at once, %s ms in violation; zombie overlaps: %d, %s ms", s.Safety.Violations,
 		s.Safety.MaxConcurrent, num(s.Safety.ViolationMS), s.Safety.ZombieOverlaps, num(s.Safety.ZombieMS))
 	p.row("liveness", "%d of %d requests served, %d aborted%s, %d unserved%s; overtaken at most %d times%s", s.Requests.Served,
 		s.Requests.Issued, s.Requests.Aborted, reasons(s.Requests.AbortedReasons), s.Requests.Unserved,

@@ -233,11 +233,11 @@ func (s *Summary) Print(w io.Writer, dir string) error {
 		num(s.Membership.SizeMean), s.Membership.FalsePositives, percent(s.Membership.MFPShare), s.Membership.MFPPairs)
 	safety := "SAFE: never two in the critical section"
 	if s.Safety.Violations > 0 {
-		safety = fmt.Sprintf("VIOLATED: %d overlapping pairs, %s ms in all, up to %d at once", s.Safety.Violations,
+		safety = fmt.Sprintf("VIOLATED: overlapping pairs: %d, %s ms in all, up to %d holders at once", s.Safety.Violations,
 			num(s.Safety.ViolationMS), s.Safety.MaxConcurrent)
 	}
 	if s.Safety.ZombieOverlaps > 0 {
-		safety += fmt.Sprintf("; %d overlaps with holders declared failed, %s ms", s.Safety.ZombieOverlaps, num(s.Safety.ZombieMS))
+		safety += fmt.Sprintf("; overlaps with holders declared failed: %d, %s ms", s.Safety.ZombieOverlaps, num(s.Safety.ZombieMS))
 	}
 	p.row("safety", "%s", safety)
 	fid := strings.ToUpper(s.Fidelity.Verdict)
