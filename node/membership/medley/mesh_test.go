@@ -6,6 +6,7 @@ import (
 	"hash/fnv"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -102,6 +103,25 @@ func newMesh(t testing.TB, n int, loss float64, seed uint64, cfg medley.Config) 
 	return h
 }
 
+// reach is a node at a distance, in Dijkstra's queue.
+type reach struct {
+	d  float64
+	id core.NodeID
+}
+
+type reachHeap []reach
+
+func (h reachHeap) Len() int           { return len(h) }
+func (h reachHeap) Less(i, j int) bool { return h[i].d < h[j].d }
+func (h reachHeap) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
+func (h *reachHeap) Push(x any)        { *h = append(*h, x.(reach)) }
+func (h *reachHeap) Pop() any {
+	old := *h
+	r := old[len(old)-1]
+	*h = old[:len(old)-1]
+	return r
+}
+
 // scatter draws positions and computes shortest paths; false: not connected.
 func (h *mesh) scatter(n int) bool {
 	edge := math.Sqrt(float64(n))
@@ -119,27 +139,26 @@ func (h *mesh) scatter(n int) bool {
 		}
 	}
 	for s := range n {
-		dist, hops, done := make([]float64, n), make([]int, n), make([]bool, n)
+		dist, hops := make([]float64, n), make([]int, n)
 		for i := range dist {
 			dist[i] = math.Inf(1)
 		}
 		dist[s] = 0
-		for range n {
-			u := -1
-			for i := range n {
-				if !done[i] && (u < 0 || dist[i] < dist[u]) {
-					u = i
-				}
+		for q := (reachHeap{{0, core.NodeID(s)}}); len(q) > 0; {
+			r := heap.Pop(&q).(reach)
+			u := r.id
+			if r.d > dist[u] {
+				continue
 			}
-			if math.IsInf(dist[u], 1) {
-				return false
-			}
-			done[u] = true
 			for _, v := range h.near[u] {
-				if d := dist[u] + math.Hypot(x[u]-x[v], y[u]-y[v]); d < dist[v] {
+				if d := r.d + math.Hypot(x[u]-x[v], y[u]-y[v]); d < dist[v] {
 					dist[v], hops[v] = d, hops[u]+1
+					heap.Push(&q, reach{d, v})
 				}
 			}
+		}
+		if math.IsInf(slices.Max(dist), 1) {
+			return false
 		}
 		h.hops[s], h.dist[s] = hops, make([]float32, n)
 		for i, d := range dist {
