@@ -5,6 +5,7 @@ import (
 	"image/color"
 	"io"
 	"math"
+	"slices"
 	"strconv"
 
 	"gonum.org/v1/plot"
@@ -16,7 +17,7 @@ import (
 // DrawOptions say how to draw; the zero value is good.
 type DrawOptions struct {
 	Title string  // empty: the topology's name, nodes and links
-	Width float64 // of the picture in cm, 0 for 18
+	Width float64 // of the picture in cm, 0 for 18 to 34 by the number of nodes
 }
 
 // Draw draws t as "svg" or "png": nodes with their ids, axes in metres, and
@@ -35,15 +36,25 @@ func Draw(w io.Writer, t *Topology, format string, opt DrawOptions) error {
 	if opt.Title == "" {
 		p.Title.Text = fmt.Sprintf("%s: %d nodes, %d links", t.Name, len(t.Nodes), len(t.Links))
 	}
+	x0, x1, y0, y1 := m.bounds()
+	outside := 0
+	for _, n := range t.Nodes {
+		if n.X < x0 || n.X > x1 || n.Y < y0 || n.Y > y1 {
+			outside++
+		}
+	}
+	if outside > 0 {
+		p.Title.Text += fmt.Sprintf(" (%d nodes far off are outside)", outside)
+	}
 	p.Title.Padding = vg.Points(6)
 	p.X.Label.Text, p.Y.Label.Text = "x (m)", "y (m)"
-	p.X.Min, p.X.Max, p.Y.Min, p.Y.Max = m.bounds()
+	p.X.Min, p.X.Max, p.Y.Min, p.Y.Max = x0, x1, y0, y1
 	p.X.Padding, p.Y.Padding = vg.Points(2), vg.Points(2)
 	p.Add(m)
 
 	width := opt.Width
 	if width == 0 {
-		width = 18
+		width = min(max(18*math.Sqrt(float64(len(t.Nodes))/100), 18), 34)
 	}
 	// Axes and title take about 1.8 cm each way, so that a metre is about as
 	// long in both directions; very flat or high meshes are squeezed.
@@ -104,13 +115,16 @@ func newMeshPlot(t *Topology) *meshPlot {
 	return m
 }
 
-// bounds returns the nodes' rectangle with a margin, never empty.
+// bounds returns the nodes' rectangle with a margin, never empty. Nodes far
+// off the crowd (some nodes of city maps stand 200 km away) would leave a dot
+// of the rest, so they stay outside.
 func (m *meshPlot) bounds() (x0, x1, y0, y1 float64) {
-	x0, x1, y0, y1 = math.Inf(1), math.Inf(-1), math.Inf(1), math.Inf(-1)
-	for _, n := range m.t.Nodes {
-		x0, x1 = min(x0, n.X), max(x1, n.X)
-		y0, y1 = min(y0, n.Y), max(y1, n.Y)
+	xs, ys := make([]float64, len(m.t.Nodes)), make([]float64, len(m.t.Nodes))
+	for i, n := range m.t.Nodes {
+		xs[i], ys[i] = n.X, n.Y
 	}
+	x0, x1 = crowd(xs)
+	y0, y1 = crowd(ys)
 	margin := 0.04 * max(x1-x0, y1-y0)
 	if margin == 0 {
 		margin = 1
@@ -118,14 +132,32 @@ func (m *meshPlot) bounds() (x0, x1, y0, y1 float64) {
 	return x0 - margin, x1 + margin, y0 - margin, y1 + margin
 }
 
+// crowd returns the range of the values that lie at most twice the middle 80 %'s
+// width away from it.
+func crowd(v []float64) (lo, hi float64) {
+	slices.Sort(v)
+	low, high := v[len(v)/10], v[len(v)-1-len(v)/10]
+	reach := 2 * (high - low)
+	if reach == 0 {
+		return v[0], v[len(v)-1]
+	}
+	lo, hi = low, high
+	for _, x := range v {
+		if x >= low-reach && x <= high+reach {
+			lo, hi = min(lo, x), max(hi, x)
+		}
+	}
+	return lo, hi
+}
+
 // setSizes fits discs, letters and lines to the number of nodes and links on a
 // field of about side x side.
 func (m *meshPlot) setSizes(side vg.Length) {
 	room := side / vg.Length(math.Sqrt(float64(len(m.t.Nodes)))) // between nodes of a grid
-	m.radius = min(max(0.22*room, vg.Points(1.5)), vg.Points(11))
+	m.radius = min(max(0.17*room, vg.Points(1.5)), vg.Points(11))
 	perNode := float64(len(m.t.Links)) / float64(len(m.t.Nodes))
 	m.lineWidth = vg.Points(min(max(3/math.Sqrt(1+perNode), 0.35), 1.4))
-	m.alpha = uint8(min(max(500/(1+perNode), 60), 220))
+	m.alpha = uint8(min(max(700/(1+perNode), 60), 220))
 	m.font = text.Style{
 		Color:   color.White,
 		Font:    plot.DefaultFont,
@@ -167,10 +199,15 @@ func (m *meshPlot) Plot(c draw.Canvas, plt *plot.Plot) {
 			line.Dashes = []vg.Length{vg.Points(2), vg.Points(2)}
 			line.Width /= 2
 		}
-		c.StrokeLine2(line, at[l.A].X, at[l.A].Y, at[l.B].X, at[l.B].Y)
+		c.StrokeLines(line, c.ClipLinesXY([]vg.Point{at[l.A], at[l.B]})...)
 	}
+	rim := draw.GlyphStyle{Color: color.White, Radius: m.radius * 1.12, Shape: draw.CircleGlyph{}}
 	disc := draw.GlyphStyle{Color: color.NRGBA{31, 78, 121, 255}, Radius: m.radius, Shape: draw.CircleGlyph{}}
 	for i, p := range at {
+		if !c.Contains(p) {
+			continue
+		}
+		c.DrawGlyph(rim, p)
 		c.DrawGlyph(disc, p)
 		if m.font.Font.Size >= vg.Points(smallestLetter) {
 			c.FillText(m.font, p, strconv.Itoa(i))

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 
 	"churnbed/node/core"
@@ -157,6 +158,8 @@ func Read(r io.Reader, name string, opt ReadOptions) (*Topology, error) {
 		t, err = readRTT(data, name, opt)
 	case NS3:
 		t, err = readNS3(data, name, opt)
+	case "":
+		err = errors.New("line 1 is of no known format (x,y lines, JSON, GraphML, a matrix of round-trip times, ns3 pairs): name the format if it is one")
 	default:
 		_, err = ParseFormat(string(format), Formats())
 	}
@@ -183,7 +186,7 @@ func keepLargest(t *Topology, opt ReadOptions) *Topology {
 
 // detect tells the format from the content: XML is GraphML; of the two JSON
 // formats Freifunk's links have a "source"; of the line formats ns3 begins
-// with a lone number and xy has commas.
+// with a lone number and xy has commas. Empty: none of them.
 func detect(data []byte) Format {
 	head := bytes.TrimSpace(data)
 	switch head[0] {
@@ -202,21 +205,24 @@ func detect(data []byte) Format {
 			continue
 		}
 		lines++
+		fields := bytes.Fields(line)
 		switch {
-		case bytes.Count(line, []byte(",")) == 2 && lines == 2:
+		case lines == 2 && bytes.Count(line, []byte(",")) == 2:
 			return NS3
 		case bytes.ContainsRune(line, ','):
 			return XY
-		case len(bytes.Fields(line)) > 1:
+		case len(fields) > 1 && numeric(fields[0]):
 			return RTT
-		case lines == 2:
-			return NS3 // or nothing at all; its reader says what is wrong
+		case lines == 2 || len(fields) > 1 || !numeric(line):
+			return ""
 		}
 	}
-	if bytes.Equal(head, []byte("0")) {
-		return RTT
-	}
-	return NS3
+	return RTT // a lone number: a matrix of one node
+}
+
+func numeric(b []byte) bool {
+	_, err := strconv.ParseFloat(string(b), 64)
+	return err == nil
 }
 
 // idRange says which ids n nodes have.
