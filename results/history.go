@@ -280,7 +280,7 @@ func (h *history) control(e *eventlog.Event) {
 	case eventlog.Resume:
 		n.paused = false
 	case eventlog.Exited:
-		if n.up {
+		if n.up && (e.Inc == 0 || core.Incarnation(e.Inc).Start() == n.life().inc.Start()) {
 			if n.stopped == 0 {
 				n.died = true
 			}

@@ -203,6 +203,10 @@ func TestManifestAndLinks(t *testing.T) {
 	if d := cmp.Diff(want, got); d != "" {
 		t.Error(d)
 	}
+	s, _ := judge(t, run)
+	if s.Messages.H2HTotal != 101 || float64(s.Fidelity.LossMeasured) != 5./101 {
+		t.Errorf("without slices: %d frames, loss %v", s.Messages.H2HTotal, s.Fidelity.LossMeasured)
+	}
 	for _, bad := range []string{"a,b\n", strings.Join(linkColumns, ",") + "\n0-1,0,x,ab,0,0,0,0,0,0,0,0\n"} {
 		if err := run.WriteFile(LinksFile, []byte(bad)); err != nil {
 			t.Fatal(err)

@@ -137,8 +137,25 @@ func Judge(r *Run) (*Summary, *Verdict, error) {
 	if err != nil {
 		return nil, nil, err
 	}
+	if err := h.countLinks(); err != nil {
+		return nil, nil, err
+	}
 	v := h.judge()
 	return h.summary(v), v, nil
+}
+
+// countLinks takes the frame counts from links.csv where no slice told them.
+func (h *history) countLinks() error {
+	if h.metrics.frames > 0 {
+		return nil
+	}
+	return h.run.ReadLinks(func(l LinkRow) error {
+		h.metrics.frames += l.Frames
+		h.fid.run.frames += l.Frames
+		h.fid.run.dropped += l.Dropped
+		h.fid.run.expected += l.ExpectedDrops
+		return nil
+	})
 }
 
 func (h *history) summary(v *Verdict) *Summary {
