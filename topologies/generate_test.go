@@ -3,6 +3,7 @@ package topologies
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 
@@ -243,20 +244,11 @@ func TestAdjacencyAgreesWithLinks(t *testing.T) {
 			t.Errorf("neighbours of %d differ: %s", n, diff)
 		}
 		for j := range top.Nodes {
-			if i != j && (top.LinkIndex(n, core.NodeID(j)) >= 0) != contains(ids, core.NodeID(j)) {
+			if i != j && (top.LinkIndex(n, core.NodeID(j)) >= 0) != slices.Contains(ids, core.NodeID(j)) {
 				t.Errorf("LinkIndex(%d, %d) is %d, neighbours are %v", i, j, top.LinkIndex(n, core.NodeID(j)), ids)
 			}
 		}
 	}
-}
-
-func contains(ids []core.NodeID, id core.NodeID) bool {
-	for _, v := range ids {
-		if v == id {
-			return true
-		}
-	}
-	return false
 }
 
 func BenchmarkGenerate(b *testing.B) {

@@ -1,6 +1,8 @@
 // Package topologies makes, reads, writes, measures and draws mesh
 // topologies, and computes shortest-path routes over them. It knows nothing
-// of processes, kernels or protocols.
+// of processes, kernels or protocols. Nothing in it is safe to change while
+// others read: of its values only Routes changes, by Update, which the owner
+// serialises with reads.
 package topologies
 
 import (
@@ -19,7 +21,7 @@ type Topology struct {
 	Radius float64
 }
 
-// Node is a position (metres; degrees where a map gave them) and labels.
+// Node is a position in metres (maps in degrees are projected) and labels.
 type Node struct {
 	X, Y, Z float64
 	Label   string   // name in the file it came from, may be empty

@@ -92,14 +92,14 @@ const (
 // puts it on the heap with its best edge into what is left. It reports whether
 // there was any.
 func (r *Routes) detach(cost []uint64, next []core.NodeID, worse []edgeChange, mark []lostMark) bool {
-	any := false
+	found := false
 	for _, w := range worse {
 		if next[w.u] == w.v {
-			any = true
+			found = true
 			break
 		}
 	}
-	if !any {
+	if !found {
 		return false
 	}
 	clear(mark)
@@ -173,7 +173,7 @@ func (r *Routes) edgeIndex(u, v core.NodeID) int {
 // improve puts on the heap every node that an improved edge serves better, and
 // reports whether there was any.
 func (r *Routes) improve(cost []uint64, next []core.NodeID, better []edgeChange) bool {
-	any := false
+	found := false
 	for _, b := range better {
 		if cost[b.v] == unreachable {
 			continue // settle comes to it where v is reached again
@@ -183,11 +183,11 @@ func (r *Routes) improve(cost []uint64, next []core.NodeID, better []edgeChange)
 		case c < cost[b.u]:
 			cost[b.u], next[b.u] = c, b.v
 			r.heap.push(c, b.u)
-			any = true
+			found = true
 		case c == cost[b.u] && b.v < next[b.u]:
 			next[b.u] = b.v
-			any = true
+			found = true
 		}
 	}
-	return any
+	return found
 }
