@@ -305,6 +305,12 @@ func (r *resolver) generate() (*topologies.Topology, error) {
 	case topologies.Grid:
 		p.Width, p.Height = s.Area.Width, s.Area.Height
 		p.Rows, p.Cols = s.Rows, s.Cols
+		if s.Step == 0 && !r.origin.has("area") {
+			// The default area suits random meshes; a grid that nobody gave
+			// an area keeps its cells square.
+			s.Step = topologies.DefaultStep
+			p.Step = s.Step
+		}
 		byCount = p.Rows == 0 || p.Cols == 0
 	case topologies.Line, topologies.Ring, topologies.Full:
 	}
@@ -407,8 +413,10 @@ func (r *resolver) arrivals() {
 	}
 }
 
-// churnHorizon is when churn ends: with the workload, because churn that goes
-// on takes the last requesters and in the end the majority.
+// churnHorizon is when churn ends: about when an unhindered mesh would be done
+// with the workload. It ends at all because every death holds up a node's next
+// request until the death is confirmed: under churn without end a busy node is
+// served once a suspicion time, and in the end the majority is gone.
 func (r *resolver) churnHorizon() time.Duration {
 	s := &r.spec
 	if s.ChurnUntil > 0 {
@@ -420,7 +428,7 @@ func (r *resolver) churnHorizon() time.Duration {
 	if c := r.closed; c != nil {
 		think := float64(time.Second) / c.Rate * float64(c.Quota)
 		serve := float64(c.CS.Mean) * float64(c.Quota) * float64(len(r.top.Nodes))
-		return time.Duration(min(max(think, serve, 1), float64(maxDuration)))
+		return time.Duration(min(max(think+serve, 1), float64(maxDuration)))
 	}
 	var last, serve time.Duration
 	for _, a := range r.open {
@@ -429,7 +437,7 @@ func (r *resolver) churnHorizon() time.Duration {
 			serve += a.CS
 		}
 	}
-	return max(last, serve, 1)
+	return max(last+serve, 1)
 }
 
 // faultTarget describes the mesh to the fault language.
@@ -622,7 +630,7 @@ var errNoFile = errors.New("not a regular file")
 
 // clampDays returns how many days of a generated trace cover the horizon.
 func clampDays(horizon time.Duration, speedUp float64) (int, error) {
-	days := math.Ceil(horizon.Hours() * speedUp / 24)
+	days := math.Ceil(horizon.Hours()*speedUp/24 + 0.1) // a few samples to spare
 	if days > 366 {
 		return 0, fmt.Errorf("%s at churn-speedup %s are %.0f days of the trace: want at most 366", formatDuration(horizon), formatFloat(speedUp), days)
 	}

@@ -64,7 +64,19 @@ func (r *resolver) trace(nodes int) (*workloads.Trace, error) {
 		if err != nil {
 			return nil, err
 		}
-		return workloads.Overnet(hosts, days, s.Seed)
+		t, err := workloads.Overnet(hosts, days, s.Seed)
+		if err != nil {
+			return nil, err
+		}
+		// A host's state is drawn for sample 0 and may change from sample 1
+		// on. What changed between the two happened in the sample between
+		// them, so churn begins with the run and not one sample later.
+		for i := range t.Hosts {
+			for j := range t.Hosts[i].Events {
+				t.Hosts[i].Events[j].At -= t.Sample
+			}
+		}
+		return t, nil
 	case "exponential":
 		if _, err := clampDays(s.ChurnUntil, s.ChurnSpeedup); err != nil {
 			return nil, err
