@@ -53,6 +53,8 @@ type Config struct {
 	// Command is what runs: an absolute guest path or a name in /bin, then
 	// its arguments.
 	Command []string
+	// Then are commands that follow, each where all before ended with 0.
+	Then [][]string
 	// Env is added to PATH, HOME and TERM, as KEY=value.
 	Env []string
 	// Dir is the command's working directory; / where empty.

@@ -46,7 +46,7 @@ func writeInitrd(name string, k Kernel, cfg Config) (err error) {
 	for _, m := range k.Modules {
 		c.hostFile(path.Join(guestinit.ModuleDir[1:], filepath.Base(m)), m)
 	}
-	job, err := json.Marshal(guestinit.Job{Command: cfg.Command, Env: cfg.Env, Dir: cfg.Dir, Out: cfg.Out})
+	job, err := json.Marshal(guestinit.Job{Commands: append([][]string{cfg.Command}, cfg.Then...), Env: cfg.Env, Dir: cfg.Dir, Out: cfg.Out})
 	if err != nil {
 		return err
 	}

@@ -21,8 +21,10 @@ const (
 
 // Job is what the guest is to do.
 type Job struct {
-	Command []string `json:"command"` // an absolute path, or a name in /bin, and its arguments
-	Env     []string `json:"env"`     // KEY=value, added to PATH and HOME
-	Dir     string   `json:"dir"`     // working directory
-	Out     string   `json:"out"`     // directory sent out when the command has ended; "" for none
+	// Commands are run one after another while they end with 0: each an
+	// absolute path, or a name in /bin, and its arguments.
+	Commands [][]string `json:"commands"`
+	Env      []string   `json:"env"` // KEY=value, added to PATH and HOME
+	Dir      string     `json:"dir"` // working directory
+	Out      string     `json:"out"` // directory sent out after the last command; "" for none
 }

@@ -123,9 +123,14 @@ func work(out *port) (end End) {
 		fail(err)
 		return end
 	}
-	end.Exit, err = runCommand(job, frameWriter{out, KindStdout}, stderr)
-	if err != nil {
-		fail(err)
+	for _, command := range job.Commands {
+		end.Exit, err = runCommand(command, job, frameWriter{out, KindStdout}, stderr)
+		if err != nil {
+			fail(err)
+		}
+		if end.Exit != 0 {
+			break
+		}
 	}
 	if job.Out == "" {
 		return end
@@ -220,10 +225,10 @@ func loopbackUp() error {
 	return nil
 }
 
-// runCommand runs the job's command and returns its exit status. As the first
+// runCommand runs one of the job's commands and returns its exit status. As the first
 // process it also reaps whatever is handed down to it meanwhile.
-func runCommand(job Job, stdout, stderr io.Writer) (int, error) {
-	if len(job.Command) == 0 {
+func runCommand(command []string, job Job, stdout, stderr io.Writer) (int, error) {
+	if len(command) == 0 {
 		return 0, errors.New("run command: none given")
 	}
 	env := append([]string{"PATH=/bin:/sbin", "HOME=/root", "TERM=dumb"}, job.Env...)
@@ -235,7 +240,7 @@ func runCommand(job Job, stdout, stderr io.Writer) (int, error) {
 			}
 		}
 	}
-	path, err := exec.LookPath(job.Command[0])
+	path, err := exec.LookPath(command[0])
 	if err != nil {
 		return 0, fmt.Errorf("run command: %w", err)
 	}
@@ -258,7 +263,7 @@ func runCommand(job Job, stdout, stderr io.Writer) (int, error) {
 			_ = pr.Close()
 		})
 	}
-	p, err := os.StartProcess(path, job.Command, &os.ProcAttr{Dir: job.Dir, Env: env, Files: files})
+	p, err := os.StartProcess(path, command, &os.ProcAttr{Dir: job.Dir, Env: env, Files: files})
 	for _, pw := range files[1:] {
 		_ = pw.Close()
 	}

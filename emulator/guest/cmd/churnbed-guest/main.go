@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -47,7 +48,19 @@ func run() int {
 	console := flag.Bool("console", false, "show the kernel's messages")
 	prepare := flag.Bool("prepare", false, "only fetch the kernel into the cache")
 	flag.Parse()
-	cfg.Command = flag.Args()
+	// An argument --then begins a command that runs where those before ended
+	// with 0.
+	rest := flag.Args()
+	for {
+		i := slices.Index(rest, "--then")
+		if i < 0 {
+			break
+		}
+		cfg.Then = append(cfg.Then, rest[:i])
+		rest = rest[i+1:]
+	}
+	cfg.Then = append(cfg.Then, rest)
+	cfg.Command, cfg.Then = cfg.Then[0], cfg.Then[1:]
 	if *console {
 		cfg.Console = os.Stderr
 	}
