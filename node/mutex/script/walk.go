@@ -228,13 +228,15 @@ func (w *walker) changeList(k int) {
 	case w.rng.IntN(2) == 0:
 		if w.cfg.Lists || !dead {
 			w.say("> up p%d %v", k, p)
-			w.lost[k][j] = 0
+			if p.Inc.Start() >= w.lost[k][j].Start() {
+				w.lost[k][j] = 0
+			}
 			w.net.Step(k, mutex.MemberUp{Peer: p})
 		}
 	case dead || w.cfg.Lists:
 		left := w.left[j] && !q.Up && p.Inc == q.Peer.Inc
 		w.say("> down p%d %v (left %v)", k, p, left)
-		w.lost[k][j] = p.Inc
+		w.lost[k][j] = max(w.lost[k][j], p.Inc)
 		w.net.Step(k, mutex.MemberDown{Peer: p, Left: left})
 	}
 }
