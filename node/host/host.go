@@ -91,10 +91,18 @@ func run(ctx context.Context, env Env) error {
 		clock:     transport.NewClock(configure.GetZeroMonotonicNs(), configure.GetTimeScale()),
 		addresses: addressTable(env, cfg.Nodes),
 	}
-	// The receiver ends when the stream does, which is at the latest when
-	// this process ends.
-	go h.receive()
-	return errors.Join(h.loop(ctx), socket.Close())
+	received := make(chan struct{})
+	go func() {
+		defer close(received)
+		h.receive()
+	}()
+	err = h.loop(ctx)
+	if err == nil {
+		// The controller closes the stream when it has the last report: before
+		// that, the process must not end.
+		<-received
+	}
+	return errors.Join(err, socket.Close())
 }
 
 // addressTable computes the mesh addresses of all nodes from the node's own:

@@ -53,18 +53,10 @@ func run() error {
 	if err != nil {
 		return fmt.Errorf("attach to the controller: %w", err)
 	}
-	err = host.Run(ctx, host.Env{
+	return host.Run(ctx, host.Env{
 		Node:    core.Peer{ID: core.NodeID(node), Inc: core.Incarnation(inc)},
 		Address: address,
 		Log:     os.NewFile(uintptr(fd), "log"),
 		Stream:  stream,
 	})
-	if err != nil {
-		return err
-	}
-	// The last report must have left before the process ends: the controller
-	// closes the stream when it has it.
-	_ = stream.CloseSend()
-	_, _ = stream.Recv()
-	return nil
 }

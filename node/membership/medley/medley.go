@@ -226,13 +226,33 @@ func (m *Machine) Step(now core.Instant, in membership.Input, out *membership.Ef
 		}
 	case membership.Learned:
 		if m.knows(in.Peer) && !m.leaving {
-			m.apply(now, wire.Entry{ID: in.Peer.ID, Inc: in.Peer.Inc}, true, out)
+			m.learned(now, in.Peer, out)
 		}
 	case membership.Leave:
 		m.leave(now, out)
 	case membership.Tick:
 		m.tick(now, out)
 	case membership.Told: // Medley finds out by itself
+	}
+}
+
+// learned takes in a peer that another layer knows by hearsay. One that is not
+// on the list is listed as suspected: it refutes that, or is found dead within
+// the suspicion time (trap H8 of ALGORITHMS 2.2). What is known of one that
+// has failed or left is told again, since that layer does not know it.
+func (m *Machine) learned(now core.Instant, q core.Peer, out *membership.Effects) {
+	p := &m.peers[q.ID]
+	switch {
+	case p.listed():
+	case p.state == failed || p.state == left:
+		kind := membership.Failed
+		if p.state == left {
+			kind = membership.Left
+		}
+		out.Changes = append(out.Changes, membership.Change{Peer: core.Peer{ID: q.ID, Inc: p.inc}, Kind: kind})
+	default:
+		m.apply(now, wire.Entry{ID: q.ID, Inc: q.Inc}, true, out)
+		m.apply(now, wire.Entry{ID: q.ID, Inc: q.Inc, State: wire.MemberSuspected}, true, out)
 	}
 }
 

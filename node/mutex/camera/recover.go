@@ -111,8 +111,14 @@ func (m *Machine) onRecovered(now core.Instant, q core.Peer, current bool, msg *
 			continue // over
 		}
 		m.rec.Raise(r)
-		if m.st == mutex.Wait { // H9
+		switch {
+		case m.st == mutex.Wait: // H9
 			m.ask(now, j, out)
+		case !p.listed:
+			// Its owner may be dead and gone from the list that this life was
+			// given: the membership service must find out, or the request is
+			// named for ever.
+			out.Learned = append(out.Learned, j)
 		}
 	}
 	m.answered.Put(q)
