@@ -182,7 +182,7 @@ var keys = []Key{
 	duration("churn-until", GroupChurn, func(s *Spec) *dur { return &s.ChurnUntil },
 		"0s", 0, "no churn after it; 0: duration, or the last arrival and the sum of all critical sections").derived(),
 	list("fault", GroupChurn, func(s *Spec) *[]string { return &s.Fault },
-		"RULE", "fault rule, may be repeated (workloads: ParseFault)"),
+		"RULE", "fault rule such as 'at 10s crash 3 nodes restart after 5s', may be repeated (grammar: documentation of package workloads)"),
 	list("tags", GroupChurn, func(s *Spec) *[]string { return &s.Tags },
 		"NAME=IDS", "tag for nodes, such as edge=0,3,8-11, may be repeated; for fault rules").asTags(),
 

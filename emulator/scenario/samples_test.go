@@ -78,19 +78,34 @@ func verbs(s *Scenario) map[workloads.Verb]int {
 func TestDemoKillsAndRestarts(t *testing.T) {
 	s := sample(t, "demo.yaml")
 	count := verbs(s)
-	if kills := count[workloads.Crash]; kills < 10 || kills > 25 {
-		t.Errorf("%d kills, want 10 to 25", kills)
+	if kills := count[workloads.Crash]; kills < 8 || kills > 25 {
+		t.Errorf("%d kills, want 8 to 25", kills)
 	}
-	if count[workloads.Restart] < 2 {
-		t.Errorf("%d restarts, want some", count[workloads.Restart])
+	if count[workloads.Restart] < 1 {
+		t.Errorf("%d restarts, want one or more", count[workloads.Restart])
 	}
 	if n := len(s.Arrivals); n != 40 {
 		t.Errorf("%d requests, want 40", n)
 	}
-	if last := s.Arrivals[len(s.Arrivals)-1].At; last > 25e9 {
+	if last := s.Arrivals[len(s.Arrivals)-1].At; last > 45e9 {
 		t.Errorf("the last request comes at %v, too late for a demo of 90 s", last)
 	}
-	t.Logf("demo: %d links, %v, last arrival %v", len(s.Topology.Links), count, s.Arrivals[len(s.Arrivals)-1].At)
+	dead := map[core.NodeID]bool{}
+	for _, f := range s.Faults {
+		if f.Verb == workloads.Crash {
+			dead[f.Nodes[0]] = true
+		}
+	}
+	asked := 0
+	for _, a := range s.Arrivals {
+		if !dead[a.Node] {
+			asked++
+		}
+	}
+	if asked < 20 {
+		t.Errorf("only %d of 40 requests come from nodes that live through", asked)
+	}
+	t.Logf("demo: %d requests of nodes never killed, %d links, %v, last arrival %v", asked, len(s.Topology.Links), count, s.Arrivals[len(s.Arrivals)-1].At)
 }
 
 func TestMesh256HasKillsRestartsAndItsLinks(t *testing.T) {

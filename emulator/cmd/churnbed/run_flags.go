@@ -20,15 +20,11 @@ func (a *scenarioArgs) flags() []cli.Flag {
 	flags := make([]cli.Flag, 0, len(keys))
 	for i := range keys {
 		k := &keys[i]
-		usage := k.Help
-		if !k.Boolean() {
-			usage = "`" + k.Placeholder + "` " + k.Help
-		}
 		flags = append(flags, &scenarioFlag{
 			GenericFlag: &cli.GenericFlag{
 				Name:        k.Name,
 				Category:    string(k.Group),
-				Usage:       usage,
+				Usage:       k.Help,
 				DefaultText: k.Default,
 				Value:       &keyValue{args: a, key: k},
 			},
@@ -74,19 +70,29 @@ func (a *scenarioArgs) spec(c *cli.Context) (scenario.Spec, scenario.Origin, err
 	return spec, origin, nil
 }
 
-// scenarioFlag shows no value in the help of a boolean key and marks list
-// keys as repeatable.
+// scenarioFlag is a flag whose help tells its placeholder and default from the
+// table of keys; a boolean key takes no value.
 type scenarioFlag struct {
 	*cli.GenericFlag
 	key *scenario.Key
 }
 
-func (f *scenarioFlag) TakesValue() bool  { return !f.key.Boolean() }
-func (f *scenarioFlag) IsSliceFlag() bool { return f.key.List() }
+func (f *scenarioFlag) TakesValue() bool { return !f.key.Boolean() }
 
-// String formats the flag for help. The embedded flag would hide the two
-// methods above.
-func (f *scenarioFlag) String() string { return cli.FlagStringer(f) }
+// String formats the flag for help: name and placeholder, a tab, the meaning.
+func (f *scenarioFlag) String() string {
+	k := f.key
+	var b strings.Builder
+	b.WriteString("--" + k.Name)
+	if !k.Boolean() {
+		b.WriteString(" " + k.Placeholder)
+	}
+	b.WriteString("\t" + k.Help)
+	if k.Default != "" {
+		b.WriteString(" (default: " + k.Default + ")")
+	}
+	return b.String()
+}
 
 // keyValue records what is given to one key.
 type keyValue struct {
