@@ -2,6 +2,7 @@ package kernel
 
 import (
 	"encoding/binary"
+	"errors"
 
 	"golang.org/x/sys/unix"
 )
@@ -64,4 +65,17 @@ func (c *Conn) CountRoutes() (int, error) {
 		}
 	})
 	return n, err
+}
+
+// HasLink reports whether an interface of this index exists.
+func (c *Conn) HasLink(index int32) (bool, error) {
+	b := &c.b
+	b.begin(unix.RTM_GETLINK, 0, desc{op: "look up link", index: index})
+	b.ifinfo(index, 0, 0)
+	b.end()
+	err := b.Flush()
+	if errors.Is(err, unix.ENODEV) {
+		return false, nil
+	}
+	return err == nil, err
 }

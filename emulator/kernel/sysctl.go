@@ -162,3 +162,23 @@ func parseSNMP(b []byte) (UDPCounters, error) {
 	}
 	return c, errNoUDP
 }
+
+// SoftnetDrops returns how many received frames the processors of this host
+// have dropped since it booted because their backlog was full
+// (net.core.netdev_max_backlog): veth hands every frame over through it. 0
+// where the kernel does not tell.
+func SoftnetDrops() int64 {
+	b, err := os.ReadFile("/proc/thread-self/net/softnet_stat")
+	if err != nil {
+		return 0
+	}
+	var sum int64
+	for line := range bytes.Lines(b) {
+		if f := strings.Fields(string(line)); len(f) > 1 {
+			if n, err := strconv.ParseInt(f[1], 16, 64); err == nil {
+				sum += n
+			}
+		}
+	}
+	return sum
+}
