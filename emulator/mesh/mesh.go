@@ -33,7 +33,7 @@ type Link struct {
 	AB, BA      link.Params
 	Up          bool // as of the last Flip
 	down        bool // by a fault on the link
-	partitioned bool
+	partitioned bool // by a partition since the last heal
 }
 
 // Name is "a-b".
@@ -92,16 +92,40 @@ func (s *State) Apply(f *workloads.Fault) (changed []int) {
 	case workloads.Partition:
 		s.partition(f.Groups)
 	case workloads.Heal:
-		s.partition(nil)
+		for i := range s.Links {
+			s.Links[i].partitioned = false
+		}
 	case workloads.Set:
+		return s.set(f)
+	case workloads.Crash, workloads.Poweroff, workloads.Pause, workloads.Resume, workloads.Restart, workloads.Join, workloads.Leave:
+	}
+	return changed
+}
+
+// set changes parameters, of one direction where the fault says so.
+func (s *State) set(f *workloads.Fault) (changed []int) {
+	if !f.OneWay {
 		changed = s.named(f)
 		for _, i := range changed {
 			l := &s.Links[i]
 			l.AB, l.BA = f.Set.Apply(l.AB), f.Set.Apply(l.BA)
 		}
-	case workloads.Crash, workloads.Poweroff, workloads.Pause, workloads.Resume, workloads.Restart, workloads.Join, workloads.Leave:
+		return changed
 	}
-	return changed
+	for _, p := range f.Links {
+		i := s.topology.LinkIndex(min(p[0], p[1]), max(p[0], p[1]))
+		if i < 0 {
+			continue
+		}
+		way := &s.Links[i].AB
+		if p[0] > p[1] {
+			way = &s.Links[i].BA
+		}
+		*way = f.Set.Apply(*way)
+		changed = append(changed, i)
+	}
+	slices.Sort(changed)
+	return slices.Compact(changed)
 }
 
 // SetOff powers a node's radio off or on.
@@ -168,8 +192,8 @@ func (s *State) named(f *workloads.Fault) []int {
 	return slices.Compact(list)
 }
 
-// partition keeps the links between different groups down; nodes that no
-// group names form one more. No groups: nothing is kept down.
+// partition cuts the links between different groups, in addition to what
+// earlier partitions cut; nodes that no group names form one more.
 func (s *State) partition(groups [][]core.NodeID) {
 	group := make([]int, len(s.off))
 	for g, members := range groups {
@@ -179,6 +203,6 @@ func (s *State) partition(groups [][]core.NodeID) {
 	}
 	for i := range s.Links {
 		l := &s.Links[i]
-		l.partitioned = group[l.A] != group[l.B]
+		l.partitioned = l.partitioned || group[l.A] != group[l.B]
 	}
 }
