@@ -1,10 +1,10 @@
 package script
 
 import (
+	"crypto/sha256"
 	"encoding/binary"
 	"slices"
 	"strconv"
-	"strings"
 
 	"churnbed/node/mutex"
 )
@@ -44,7 +44,7 @@ func Explore(cfg ExploreConfig) ExploreResult {
 		choice choice
 	}
 	links := []link{{parent: -1}}
-	seen := map[string]bool{}
+	seen := map[[sha256.Size]byte]bool{} // by digest, to save memory
 	res := ExploreResult{Complete: true}
 	path := func(at int) []choice {
 		var p []choice
@@ -176,8 +176,8 @@ func (s *explored) name(c choice) string {
 	}
 }
 
-// key is the same for equal states.
-func (s *explored) key() string {
+// key is the same for equal states, and for no others as far as SHA-256 goes.
+func (s *explored) key() [sha256.Size]byte {
 	var b []byte
 	for k, x := range s.net.Nodes {
 		b = binary.AppendUvarint(b, uint64(s.entries[k]))
@@ -196,7 +196,10 @@ func (s *explored) key() string {
 		flight[i] = string(appendEnvelope(nil, e))
 	}
 	slices.Sort(flight)
-	return string(b) + strings.Join(flight, "")
+	for _, e := range flight {
+		b = append(b, e...)
+	}
+	return sha256.Sum256(b)
 }
 
 func appendEnvelope(b []byte, e Envelope) []byte {

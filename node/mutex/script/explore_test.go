@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-var maxStates = flag.Int("states", 20000, "states for each exploration of camera")
+var maxStates = flag.Int("states", 8000, "states for each exploration of camera")
 
 // TestExploreFinds: the two counterexamples to Ricart-Agrawala of ALGORITHMS 1,
 // found without being told.

@@ -75,9 +75,6 @@ func (n *Net) tell(format string, args ...any) {
 // Start starts node k, which must be down, in its next process life, with the
 // given members in their present lives.
 func (n *Net) Start(k int, members []int) {
-	x := &n.Nodes[k]
-	x.Peer.Inc = core.Incarnation(x.Peer.Inc.Start()+1) * core.IncarnationStep
-	x.Machine, x.Up, x.Amnesiac = n.mk(x.Peer), true, false
 	var list []core.Peer
 	for _, j := range members {
 		if j != k {
@@ -86,6 +83,15 @@ func (n *Net) Start(k int, members []int) {
 			list = append(list, p)
 		}
 	}
+	n.StartWith(k, list)
+}
+
+// StartWith is Start with members in any of their lives, as an outdated list
+// has them.
+func (n *Net) StartWith(k int, list []core.Peer) {
+	x := &n.Nodes[k]
+	x.Peer.Inc = core.Incarnation(x.Peer.Inc.Start()+1) * core.IncarnationStep
+	x.Machine, x.Up, x.Amnesiac = n.mk(x.Peer), true, false
 	n.Step(k, mutex.Start{Members: list, Restarted: x.Peer.Inc > core.FirstIncarnation})
 }
 

@@ -208,7 +208,17 @@ func (w *walker) crash(k int) {
 func (w *walker) restart(k int, list []int) {
 	clear(w.lost[k])
 	w.left[k] = false
-	w.net.Start(k, list)
+	var members []core.Peer
+	for _, j := range list {
+		p := w.net.Nodes[j].Peer
+		if p.Inc.Start() > 1 && w.rng.IntN(2) == 0 {
+			p.Inc -= core.IncarnationStep // whoever gave it the list had not heard
+		}
+		if j != k {
+			members = append(members, p)
+		}
+	}
+	w.net.StartWith(k, members)
 }
 
 // changeList tells node k something about another: that it is there (perhaps

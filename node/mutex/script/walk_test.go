@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-var walks = flag.Int("walks", 600, "random walks for each configuration")
+var walks = flag.Int("walks", 300, "random walks for each configuration")
 
 func configs(algorithm string) map[string]WalkConfig {
 	c := map[string]WalkConfig{}
