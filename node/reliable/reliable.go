@@ -11,10 +11,20 @@
 // "Implementing remote procedure calls", 1984). So an undisturbed
 // request and its answer cost two datagrams.
 //
+// Since a newer message of a kind takes the place of the older one, a peer has
+// at most one of each kind under way, and the receiver needs to remember only
+// the highest number of each kind: what is not above it is a repetition or
+// superseded. So messages of one kind are also handled in the order in which
+// they were sent, and no window bounds how late a repetition may come.
+// Numbers belong to a process, not to an incarnation: a node that raises its
+// incarnation (a forced leave) goes on with them.
+//
 // The timeout follows RFC 6298 (smoothed round-trip time plus four times its
-// variation, Karn's rule, doubling), a peer at a time, with bounds of the
-// scenario's choice; mode "fixed" repeats at a constant pace, as the
-// reference simulators do.
+// variation, doubling, Karn's rule in both parts: repeated messages are not
+// measured, and the timeout with which one was acknowledged stays until a
+// message is measured again), a peer at a time, with bounds of the scenario's
+// choice; mode "fixed" repeats at a constant pace, as the reference simulators
+// do.
 package reliable
 
 import (
@@ -28,8 +38,12 @@ import (
 type Config struct {
 	Fixed bool          // constant pace RTO instead of adaptive
 	RTO   time.Duration // before the first measurement, and the pace of Fixed
-	Min   time.Duration // bounds of the adaptive timeout
-	Max   time.Duration
+	// Min is the least margin of the adaptive timeout above the smoothed
+	// round-trip time. RFC 6298 has the clock's granularity there; on a path
+	// of constant delay, where the variation goes to nothing, that would
+	// repeat whatever the peer answers a moment late.
+	Min time.Duration
+	Max time.Duration // upper bound of the adaptive timeout
 }
 
 // Defaults fills zero fields: RTO 300 ms, Min 40 ms, Max 4 s.
@@ -53,34 +67,32 @@ type Out struct {
 	Retrans bool // it repeats an earlier frame
 }
 
-// keptReplies is how many replies are kept a peer. A reply is of use until
-// the peer asks anew, and it has one request of a kind under way.
-const keptReplies = 4
-
 // Endpoint is the transport of one node.
 type Endpoint struct {
-	self  core.Peer
-	cfg   Config
-	peers map[core.NodeID]*peer
-	due   core.Heap[timer]
+	self    core.Peer
+	cfg     Config
+	peers   []*peer // by id; nil: never dealt with
+	due     core.Heap[timer]
+	pending int // outstanding messages of all peers
 
 	// The reliable message being handled, between Receive and Finish.
-	current    core.NodeID
-	currentSeq uint64
-	answered   bool
+	current     core.NodeID
+	currentKind byte
+	currentSeq  uint64
+	fresh       bool // it is being handled, not a repetition
+	answered    bool
 }
 
 type peer struct {
-	inc  core.Incarnation // newest life heard of
+	inc  core.Incarnation // newest heard of
 	next uint64           // last sequence number used
 	out  []outstanding    // few: one a kind
+	in   []received       // few: one a kind; of the peer's present process
 
 	srtt, rttvar time.Duration // srtt 0: not measured yet
-
-	high    uint64 // highest sequence number received of this life
-	window  uint64 // bit i: high-i was received
-	replies [keptReplies]reply
-	nextRep int
+	// backedOff is the timeout with which the last message was acknowledged,
+	// where that message could not be measured, else 0.
+	backedOff time.Duration
 }
 
 type outstanding struct {
@@ -91,9 +103,11 @@ type outstanding struct {
 	tries int
 }
 
-type reply struct {
-	seq uint64
-	msg core.Message
+// received is the newest message of one kind from a peer.
+type received struct {
+	kind  byte
+	seq   uint64
+	reply core.Message // what answered it; nil: acknowledged only
 }
 
 type timer struct {
@@ -105,7 +119,7 @@ type timer struct {
 // New returns the endpoint of self.
 func New(self core.Peer, cfg Config) *Endpoint {
 	return &Endpoint{
-		self: self, cfg: cfg.Defaults(), peers: make(map[core.NodeID]*peer), current: core.None,
+		self: self, cfg: cfg.Defaults(), current: core.None,
 		due: core.Heap[timer]{Less: func(a, b *timer) bool {
 			if a.at != b.at {
 				return a.at < b.at
@@ -118,10 +132,14 @@ func New(self core.Peer, cfg Config) *Endpoint {
 	}
 }
 
-// SetSelf changes the node's own incarnation (a forced leave).
+// SetSelf changes the node's own incarnation (a forced leave). Messages under
+// way are repeated under the new one.
 func (e *Endpoint) SetSelf(p core.Peer) { e.self = p }
 
 func (e *Endpoint) peer(id core.NodeID) *peer {
+	if n := int(id) + 1 - len(e.peers); n > 0 {
+		e.peers = append(e.peers, make([]*peer, n)...)
+	}
 	p := e.peers[id]
 	if p == nil {
 		p = &peer{}
@@ -130,22 +148,28 @@ func (e *Endpoint) peer(id core.NodeID) *peer {
 	return p
 }
 
+// Former reports whether p is a life that its node has left behind: frames of
+// it are late.
+func (e *Endpoint) Former(p core.Peer) bool {
+	return int(p.ID) < len(e.peers) && e.peers[p.ID] != nil && p.Inc < e.peers[p.ID].inc
+}
+
 // Receive takes in a frame and reports whether its message is to be handled:
 // false for pure acknowledgements, repetitions, frames of a former life of
 // the sender, and replies to what is no longer asked. After the step that
 // handles it, or at once where it is not to be handled, the caller calls
 // Finish.
 func (e *Endpoint) Receive(now core.Instant, f *wire.Frame) bool {
-	p := e.peer(f.From.ID)
-	switch {
-	case f.From.Inc < p.inc:
+	if e.Former(f.From) {
 		return false
-	case f.From.Inc > p.inc:
-		p.inc, p.high, p.window = f.From.Inc, 0, 0
-		p.replies = [keptReplies]reply{}
 	}
+	p := e.peer(f.From.ID)
+	if f.From.Inc.Start() > p.inc.Start() {
+		p.in, p.backedOff = p.in[:0], 0
+	}
+	p.inc = f.From.Inc
 	acked := false
-	if f.HasAck && f.AckInc == e.self.Inc {
+	if f.HasAck && f.AckInc.Start() == e.self.Inc.Start() {
 		acked = e.acknowledge(now, p, f.AckSeq)
 	}
 	if f.Msg == nil || f.Reply && !acked {
@@ -154,29 +178,33 @@ func (e *Endpoint) Receive(now core.Instant, f *wire.Frame) bool {
 	if !f.Reliable {
 		return true
 	}
-	e.current, e.currentSeq, e.answered = f.From.ID, f.Seq, false
-	return p.fresh(f.Seq)
+	e.current, e.currentKind, e.currentSeq, e.answered = f.From.ID, f.Msg.Kind(), f.Seq, false
+	e.fresh = p.accept(e.currentKind, f.Seq)
+	return e.fresh
 }
 
-// fresh records a sequence number and reports whether it is a new one.
-// Numbers older than the window count as repetitions.
-func (p *peer) fresh(seq uint64) bool {
-	switch {
-	case seq > p.high:
-		if d := seq - p.high; d < 64 {
-			p.window = p.window<<d | 1
-		} else {
-			p.window = 1
-		}
-		p.high = seq
+// accept records a sequence number of a kind and reports whether it is a new
+// one.
+func (p *peer) accept(kind byte, seq uint64) bool {
+	r := p.received(kind)
+	if r == nil {
+		p.in = append(p.in, received{kind: kind, seq: seq})
 		return true
-	case p.high-seq >= 64:
-		return false
-	case p.window&(1<<(p.high-seq)) != 0:
+	}
+	if seq <= r.seq {
 		return false
 	}
-	p.window |= 1 << (p.high - seq)
+	r.seq, r.reply = seq, nil
 	return true
+}
+
+func (p *peer) received(kind byte) *received {
+	for i := range p.in {
+		if p.in[i].kind == kind {
+			return &p.in[i]
+		}
+	}
+	return nil
 }
 
 func (e *Endpoint) acknowledge(now core.Instant, p *peer, seq uint64) bool {
@@ -184,13 +212,24 @@ func (e *Endpoint) acknowledge(now core.Instant, p *peer, seq uint64) bool {
 		if p.out[i].seq != seq {
 			continue
 		}
-		if p.out[i].tries == 1 {
-			p.measure(now.Sub(p.out[i].first))
+		if o := &p.out[i]; o.tries == 1 {
+			p.measure(min(now.Sub(o.first), e.cfg.Max))
+			p.backedOff = 0
+		} else {
+			p.backedOff = o.rto
 		}
-		p.out = append(p.out[:i], p.out[i+1:]...)
+		p.remove(i)
+		e.pending--
 		return true
 	}
 	return false
+}
+
+func (p *peer) remove(i int) {
+	last := len(p.out) - 1
+	copy(p.out[i:], p.out[i+1:])
+	p.out[last] = outstanding{}
+	p.out = p.out[:last]
 }
 
 // measure is RFC 6298, section 2.
@@ -207,18 +246,24 @@ func (p *peer) measure(r time.Duration) {
 }
 
 func (e *Endpoint) timeout(p *peer) time.Duration {
-	if e.cfg.Fixed || p.srtt == 0 {
+	if e.cfg.Fixed {
 		return e.cfg.RTO
 	}
-	return min(max(p.srtt+4*p.rttvar, e.cfg.Min), e.cfg.Max)
+	rto := e.cfg.RTO
+	if p.srtt > 0 {
+		rto = p.srtt + max(4*p.rttvar, e.cfg.Min)
+	}
+	return min(max(rto, p.backedOff), e.cfg.Max)
 }
 
 // Send appends to out what sending s takes now.
 func (e *Endpoint) Send(now core.Instant, s core.Send, out []Out) []Out {
 	f := wire.Frame{From: e.self, To: s.To, Msg: s.Msg}
 	p := e.peer(s.To)
+	// The answer to a repetition is Finish's: it must not be crowded out.
+	answers := e.current == s.To && e.fresh && !e.answered
 	mode := s.Mode
-	if mode == core.Reply && (e.current != s.To || e.answered) {
+	if mode == core.Reply && !answers {
 		mode = core.Reliable
 	}
 	switch mode {
@@ -226,21 +271,22 @@ func (e *Endpoint) Send(now core.Instant, s core.Send, out []Out) []Out {
 	case core.Reply:
 		e.answered = true
 		f.Reply, f.HasAck, f.AckInc, f.AckSeq = true, true, p.inc, e.currentSeq
-		p.replies[p.nextRep] = reply{e.currentSeq, s.Msg}
-		p.nextRep = (p.nextRep + 1) % keptReplies
+		p.received(e.currentKind).reply = s.Msg
 	case core.Reliable:
 		p.next++
 		f.Reliable, f.Seq = true, p.next
 		for i := range p.out {
 			if p.out[i].msg.Kind() == s.Msg.Kind() {
-				p.out = append(p.out[:i], p.out[i+1:]...)
+				p.remove(i)
+				e.pending--
 				break
 			}
 		}
 		o := outstanding{seq: p.next, msg: s.Msg, first: now, rto: e.timeout(p), tries: 1}
 		p.out = append(p.out, o)
+		e.pending++
 		e.due.Push(timer{now.Add(o.rto), s.To, o.seq})
-		if e.current == s.To && !e.answered {
+		if answers {
 			e.answered = true
 			f.HasAck, f.AckInc, f.AckSeq = true, p.inc, e.currentSeq
 		}
@@ -254,18 +300,16 @@ func (e *Endpoint) Finish(out []Out) []Out {
 	if e.current == core.None {
 		return out
 	}
-	to, seq, answered := e.current, e.currentSeq, e.answered
+	to := e.current
 	e.current = core.None
-	if answered {
+	if e.answered {
 		return out
 	}
 	p := e.peers[to]
-	f := wire.Frame{From: e.self, To: to, HasAck: true, AckInc: p.inc, AckSeq: seq}
-	for i := range p.replies {
-		if p.replies[i].msg != nil && p.replies[i].seq == seq {
-			f.Reply, f.Msg = true, p.replies[i].msg
-			return append(out, Out{To: to, Frame: f, Retrans: true})
-		}
+	f := wire.Frame{From: e.self, To: to, HasAck: true, AckInc: p.inc, AckSeq: e.currentSeq}
+	if r := p.received(e.currentKind); r.seq == e.currentSeq && r.reply != nil {
+		f.Reply, f.Msg = true, r.reply
+		return append(out, Out{To: to, Frame: f, Retrans: true})
 	}
 	return append(out, Out{To: to, Frame: f})
 }
@@ -314,16 +358,14 @@ func (e *Endpoint) Deadline() core.Instant {
 
 // Forget drops all that is still to be delivered to a peer.
 func (e *Endpoint) Forget(id core.NodeID) {
+	if int(id) >= len(e.peers) {
+		return
+	}
 	if p := e.peers[id]; p != nil {
+		e.pending -= len(p.out)
 		p.out = nil
 	}
 }
 
 // Pending returns how many reliable messages are not acknowledged yet.
-func (e *Endpoint) Pending() int {
-	n := 0
-	for _, p := range e.peers {
-		n += len(p.out)
-	}
-	return n
-}
+func (e *Endpoint) Pending() int { return e.pending }
