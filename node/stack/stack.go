@@ -2,6 +2,7 @@ package stack
 
 import (
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"time"
 
@@ -19,8 +20,11 @@ type Input interface{ input() }
 type (
 	// Boot starts the node; it is the first input.
 	Boot struct{ PID int }
-	// Arrived is a frame from the network.
-	Arrived struct{ Frame wire.Frame }
+	// Arrived is a frame from the network, Size its encoded length in bytes.
+	Arrived struct {
+		Frame wire.Frame
+		Size  int
+	}
 	// Begin tells the epoch: local arrivals are counted from there.
 	Begin struct{ Epoch core.Instant }
 	// Enter is one more local request, now.
@@ -96,6 +100,7 @@ type Node struct {
 	think      *rand.Rand
 
 	began   bool
+	booted  core.Instant
 	epoch   core.Instant
 	next    int          // index of the next arrival of cfg.Arrivals
 	closed  core.Instant // next arrival of the closed workload
@@ -118,7 +123,6 @@ type Node struct {
 	mfx    mutex.Effects
 	bfx    membership.Effects
 	frames []reliable.Out
-	peers  []core.Peer
 	ids    []core.NodeID
 }
 
@@ -159,7 +163,7 @@ func (n *Node) Step(now core.Instant, in Input, out []Effect) []Effect {
 	case Boot:
 		n.boot(now, in.PID)
 	case Arrived:
-		n.arrived(now, &in.Frame)
+		n.arrived(now, &in.Frame, in.Size)
 	case Begin:
 		n.begin(now, in.Epoch)
 	case Enter:
@@ -175,9 +179,32 @@ func (n *Node) Step(now core.Instant, in Input, out []Effect) []Effect {
 	case Tick:
 		n.tick(now, in.Lost)
 	}
-	n.report(now)
+	n.settle(now)
 	n.out = nil
 	return out
+}
+
+// Arrive is Step of Arrived without its copy of the frame, which it does not
+// keep. Simulators and hosts spend most of their time here.
+func (n *Node) Arrive(now core.Instant, f *wire.Frame, size int, out []Effect) []Effect {
+	if n.ended {
+		return out
+	}
+	n.out = &out
+	n.arrived(now, f, size)
+	n.settle(now)
+	n.out = nil
+	return out
+}
+
+// settle ends every step: whatever the input was, it may have freed the way
+// for the next local request.
+func (n *Node) settle(now core.Instant) {
+	if n.ended {
+		return
+	}
+	n.advance(now)
+	n.report(now)
 }
 
 // Deadline is the instant at which the node wants a Tick, or core.Never.
@@ -194,18 +221,21 @@ func (n *Node) Deadline() core.Instant {
 }
 
 func (n *Node) boot(now core.Instant, pid int) {
+	n.booted = now
 	n.log(&eventlog.Event{T: int64(now), Kind: eventlog.Start, PID: pid})
 	n.stepMembership(now, membership.Start{Self: n.self, Peers: n.cfg.Members, Join: n.cfg.Join})
-	n.peers = n.membership.Members(n.peers[:0])
-	n.stepMutex(now, mutex.Start{Members: append([]core.Peer(nil), n.peers...), Restarted: n.cfg.Restarted})
-	n.probes.start(now)
+	n.stepMutex(now, mutex.Start{Members: n.membership.Members(nil), Restarted: n.cfg.Restarted})
+	n.probes.start(now, int(n.self.ID), n.cfg.Nodes)
 	n.traffic.start(now)
 }
 
-func (n *Node) arrived(now core.Instant, f *wire.Frame) {
-	n.traffic.received(f)
-	if f.From.ID == n.self.ID {
+func (n *Node) arrived(now core.Instant, f *wire.Frame, size int) {
+	if f.From.ID == n.self.ID || int(f.From.ID) >= n.cfg.Nodes {
 		return
+	}
+	n.traffic.received(f, size)
+	if n.endpoint.Former(f.From) {
+		return // late: its sender is in a newer life
 	}
 	if p, ok := f.Msg.(*wire.Probe); ok {
 		n.probes.received(now, f.From.ID, p)
@@ -223,7 +253,6 @@ func (n *Node) arrived(now core.Instant, f *wire.Frame) {
 		}
 	}
 	n.transmit(n.endpoint.Finish(n.frames[:0]))
-	n.advance(now)
 }
 
 func (n *Node) begin(now, epoch core.Instant) {
@@ -232,13 +261,14 @@ func (n *Node) begin(now, epoch core.Instant) {
 	}
 	n.began, n.epoch = true, epoch
 	// What was to arrive before this life of the node began found it dead.
-	for n.next < len(n.cfg.Arrivals) && epoch.Add(n.cfg.Arrivals[n.next].At) < now {
+	// What arrived since then, while the node was joining or Begin was on its
+	// way, waits.
+	for n.next < len(n.cfg.Arrivals) && epoch.Add(n.cfg.Arrivals[n.next].At) < n.booted {
 		n.next++
 	}
 	if n.cfg.Closed != nil {
 		n.thinkAgain(max(now, epoch))
 	}
-	n.advance(now)
 }
 
 func (n *Node) thinkAgain(now core.Instant) {
@@ -273,9 +303,9 @@ func (n *Node) tick(now core.Instant, lost int64) {
 	}
 	if n.closed <= now {
 		n.closed = core.Never
+		no := n.closedNumber()
 		n.issued++
-		// Numbers of closed requests: unique in the run, from 1.
-		n.enqueue(now, request{(n.issued-1)*n.cfg.Nodes + int(n.self.ID) + 1, now, n.cfg.Closed.CS.Draw(n.think)})
+		n.enqueue(now, request{no, now, n.cfg.Closed.CS.Draw(n.think)})
 	}
 	if n.exitAt <= now {
 		n.exit(now)
@@ -289,7 +319,17 @@ func (n *Node) tick(now core.Instant, lost int64) {
 		n.account(now)
 		n.traffic.next = now.Add(n.traffic.every)
 	}
-	n.advance(now)
+}
+
+// livesApart keeps the numbers of the closed requests of two lives apart:
+// no life makes so many.
+const livesApart = 1 << 24
+
+// closedNumber is the number of the next request of the closed workload: from
+// 1, unique in the run.
+func (n *Node) closedNumber() int {
+	life := max(n.cfg.Self.Inc.Start()-1, 0)
+	return (life*livesApart+n.issued)*n.cfg.Nodes + int(n.self.ID) + 1
 }
 
 // advance starts the next local request where one is waiting.
@@ -314,7 +354,6 @@ func (n *Node) enqueue(now core.Instant, r request) {
 		return
 	}
 	n.queue = append(n.queue, r)
-	n.advance(now)
 }
 
 func (n *Node) exit(now core.Instant) {
@@ -394,8 +433,7 @@ func (n *Node) stepMutexThen(now core.Instant, in mutex.Input, then func()) {
 	}
 	// Membership may step the algorithm again, which reuses fx.
 	if len(fx.Learned) > 0 {
-		n.peers = append(n.peers[:0], fx.Learned...)
-		for _, p := range append([]core.Peer(nil), n.peers...) {
+		for _, p := range slices.Clone(fx.Learned) {
 			n.stepMembership(now, membership.Learned{Peer: p})
 		}
 	}
@@ -438,26 +476,30 @@ func (n *Node) stepMembership(now core.Instant, in membership.Input) {
 	fx := &n.bfx
 	fx.Reset()
 	n.membership.Step(now, in, fx)
-	for _, s := range fx.Sends {
-		n.transmit(n.endpoint.Send(now, s, n.frames[:0]))
-	}
-	if fx.Joined && !n.joined {
-		n.joined = true
-		n.log(&eventlog.Event{T: int64(now), Kind: eventlog.Joined, Size: n.membership.Size()})
-		*n.out = append(*n.out, Effect{Op: Joined})
-	}
-	if len(fx.Changes) == 0 && !fx.Fenced {
-		return
-	}
-	// The algorithm may learn of peers and step the membership again, which
-	// reuses fx.
-	changes, fenced := append([]membership.Change(nil), fx.Changes...), fx.Fenced
+	// Where the algorithm is stepped below it may learn of peers and step the
+	// membership again, which reuses fx.
+	changes, joined := slices.Clone(fx.Changes), fx.Joined
 	size := n.membership.Size()
-	if fenced {
+	if fx.Fenced {
+		// The life ends before anything of the next one is told: "fenced" is
+		// logged first, and the news travel under the new incarnation.
+		sends := slices.Clone(fx.Sends)
 		n.self = n.membership.Self()
 		n.endpoint.SetSelf(n.self)
 		n.log(&eventlog.Event{T: int64(now), Kind: eventlog.Note, Text: "declared failed by others, goes on as " + n.self.String()})
 		n.stepMutex(now, mutex.Fence{Inc: n.self.Inc})
+		for _, s := range sends {
+			n.transmit(n.endpoint.Send(now, s, n.frames[:0]))
+		}
+	} else {
+		for _, s := range fx.Sends {
+			n.transmit(n.endpoint.Send(now, s, n.frames[:0]))
+		}
+	}
+	if joined && !n.joined {
+		n.joined = true
+		n.log(&eventlog.Event{T: int64(now), Kind: eventlog.Joined, Size: size})
+		*n.out = append(*n.out, Effect{Op: Joined})
 	}
 	for _, c := range changes {
 		id := int32(c.Peer.ID)
@@ -494,7 +536,7 @@ func (n *Node) log(e *eventlog.Event) {
 }
 
 // report tells the owner when the requester's state changed or the node ran
-// out of things to do.
+// out of things to do, and ends a node that has left.
 func (n *Node) report(now core.Instant) {
 	if s := n.mutex.State(); s != n.state {
 		n.state = s

@@ -43,7 +43,11 @@ func (t *traffic) sent(o *reliable.Out) int {
 	return len(t.scratch)
 }
 
-func (t *traffic) received(f *wire.Frame) { t.in[frameKind(f)].N++ }
+func (t *traffic) received(f *wire.Frame, size int) {
+	c := &t.in[frameKind(f)]
+	c.N++
+	c.Bytes += int64(size)
+}
 
 // table returns the counters that are not zero by name.
 func (t *traffic) table(counts *[256]eventlog.Count) map[string]eventlog.Count {
@@ -96,11 +100,11 @@ func (p *prober) reset() {
 	p.lost, p.any = 0, false
 }
 
-// start spreads the first probes of the nodes over the interval by where the
-// node stands in it, without a draw.
-func (p *prober) start(now core.Instant) {
+// start spreads the first probes of the nodes over the interval by their ids,
+// without a draw, so that the mesh is not probed all at once.
+func (p *prober) start(now core.Instant, id, nodes int) {
 	if p.every > 0 && len(p.neighbours) > 0 {
-		p.next = now.Add(p.every)
+		p.next = now.Add(p.every + p.every*time.Duration(id)/time.Duration(nodes))
 	}
 }
 
