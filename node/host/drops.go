@@ -19,6 +19,13 @@ type udpDrops struct {
 // pace bounds how often the file is read.
 const pace = 500 * time.Millisecond
 
+// newUDPDrops begins to count now: what an earlier life of the node lost in
+// the same namespace is not this one's.
+func newUDPDrops(now core.Instant) udpDrops {
+	n, _ := rcvbufErrors()
+	return udpDrops{last: n, at: now}
+}
+
 // read returns the growth since the last reading, 0 where it cannot be known
 // or was read just now.
 func (d *udpDrops) read(now core.Instant) int64 {
@@ -26,14 +33,21 @@ func (d *udpDrops) read(now core.Instant) int64 {
 		return 0
 	}
 	d.at = now
-	b, err := os.ReadFile("/proc/self/net/snmp")
-	if err != nil {
+	n, ok := rcvbufErrors()
+	if !ok {
 		return 0
 	}
-	n := udpField(b, "RcvbufErrors")
-	grown := n - d.last
+	grown := max(0, n-d.last)
 	d.last = n
 	return grown
+}
+
+func rcvbufErrors() (int64, bool) {
+	b, err := os.ReadFile("/proc/self/net/snmp")
+	if err != nil {
+		return 0, false
+	}
+	return udpField(b, "RcvbufErrors"), true
 }
 
 // udpField finds a counter in the format of /proc/net/snmp: a line of names

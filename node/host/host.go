@@ -86,11 +86,14 @@ func run(ctx context.Context, env Env) error {
 	if err != nil {
 		return err
 	}
+	clock := transport.NewClock(configure.GetZeroMonotonicNs(), configure.GetTimeScale())
 	h := &host{
 		env: env, machine: machine, socket: socket, log: eventlog.NewWriter(env.Log),
-		clock:     transport.NewClock(configure.GetZeroMonotonicNs(), configure.GetTimeScale()),
+		clock:     clock,
 		addresses: addressTable(env, cfg.Nodes),
+		dropped:   newUDPDrops(clock.Now()),
 	}
+	defer context.AfterFunc(ctx, socket.Wake)()
 	received := make(chan struct{})
 	go func() {
 		defer close(received)
@@ -127,6 +130,7 @@ type host struct {
 	clock     transport.Clock
 	addresses []netip.Addr
 	effects   []stack.Effect
+	failed    error // of a datagram
 	malformed int64
 	dropped   udpDrops
 	ended     bool
@@ -154,53 +158,70 @@ func (h *host) receive() {
 	}
 }
 
+// loop gives the machine commands, datagrams and time, in this order: what
+// arrived before a timer was due is handled before it, also where the host is
+// overloaded or the process was stopped meanwhile.
 func (h *host) loop(ctx context.Context) error {
 	if err := h.step(h.clock.Now(), stack.Boot{PID: os.Getpid()}); err != nil {
 		return err
 	}
-	for !h.ended {
+	for {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
 		if err := h.obey(); err != nil || h.ended {
 			return err
 		}
-		for !h.ended {
-			now := h.clock.Now()
-			if h.machine.Deadline() > now {
-				break
-			}
-			if err := h.step(now, stack.Tick{Lost: h.dropped.read(now)}); err != nil {
-				return err
-			}
+		more, err := h.read()
+		if err != nil || h.ended {
+			return err
+		}
+		if err := h.tick(); err != nil || h.ended {
+			return err
 		}
 		if err := h.socket.Flush(); err != nil {
 			return err
 		}
-		if h.ended {
-			break
-		}
 		timeout := time.Duration(-1)
-		if d := h.machine.Deadline(); d != core.Never {
+		if more {
+			timeout = 0
+		} else if d := h.machine.Deadline(); d != core.Never {
 			timeout = max(0, h.clock.Real(d.Sub(h.clock.Now())))
 		}
 		if err := h.socket.Wait(timeout); err != nil {
 			return err
 		}
-		// A few batches, then timers and commands get their turn.
-		for range 4 {
-			var failed error
-			n, err := h.socket.Receive(func(b []byte) {
-				if failed == nil {
-					failed = h.datagram(b)
-				}
-			})
-			if err := errors.Join(err, failed, h.socket.Flush()); err != nil {
-				return err
+	}
+}
+
+// read hands over the datagrams that are there, a few batches at most, so that
+// timers and commands get their turn; more tells that some are left.
+func (h *host) read() (more bool, err error) {
+	for range 4 {
+		n, err := h.socket.Receive(func(b []byte) {
+			if h.failed == nil && !h.ended {
+				h.failed = h.datagram(b)
 			}
-			if n == 0 || h.ended {
-				break
-			}
+		})
+		if err := errors.Join(err, h.failed, h.socket.Flush()); err != nil {
+			return false, err
+		}
+		if n == 0 || h.ended {
+			return false, nil
+		}
+	}
+	return true, nil
+}
+
+// tick lets the machine do what is due.
+func (h *host) tick() error {
+	for !h.ended {
+		now := h.clock.Now()
+		if h.machine.Deadline() > now {
+			break
+		}
+		if err := h.step(now, stack.Tick{Lost: h.dropped.read(now)}); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -213,7 +234,9 @@ func (h *host) datagram(b []byte) error {
 		h.malformed++
 		return nil
 	}
-	return h.step(h.clock.Now(), stack.Arrived{Frame: f})
+	now := h.clock.Now()
+	h.effects = h.machine.Arrive(now, &f, len(b), h.effects[:0])
+	return h.carryOut(now)
 }
 
 // obey carries out the commands that arrived.
@@ -253,9 +276,14 @@ func (h *host) obey() error {
 	return nil
 }
 
-// step gives the machine one input and carries out the effects in order.
+// step gives the machine one input and carries out the effects.
 func (h *host) step(now core.Instant, in stack.Input) error {
 	h.effects = h.machine.Step(now, in, h.effects[:0])
+	return h.carryOut(now)
+}
+
+// carryOut does what the last step asks, in order.
+func (h *host) carryOut(now core.Instant) error {
 	for i := range h.effects {
 		e := &h.effects[i]
 		switch e.Op {

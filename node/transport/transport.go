@@ -5,10 +5,12 @@
 package transport
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"net/netip"
 	"os"
+	"sync"
 	"syscall"
 	"time"
 	"unsafe"
@@ -22,6 +24,10 @@ const ReceiveBuffer = 8 << 20
 
 // batch is how many datagrams one system call takes or gives.
 const batch = 64
+
+// SendBuffer is what is asked for the kernel's send buffer: a frame counts
+// there until the link has taken it.
+const SendBuffer = 4 << 20
 
 // maxDatagram is the largest datagram taken in; larger ones are cut and then
 // rejected by the parser.
@@ -37,8 +43,10 @@ type mmsghdr struct {
 // Socket is a UDP socket.
 type Socket struct {
 	fd   int
-	wake int // eventfd
 	port uint16
+
+	mu   sync.Mutex // guards wake against Close
+	wake int        // eventfd, -1 when closed
 
 	in      [batch]mmsghdr
 	inIov   [batch]unix.Iovec
@@ -77,6 +85,11 @@ func (s *Socket) open(addr netip.AddrPort) (err error) {
 			return fmt.Errorf("set receive buffer: %w", err)
 		}
 	}
+	if unix.SetsockoptInt(s.fd, unix.SOL_SOCKET, unix.SO_SNDBUFFORCE, SendBuffer) != nil {
+		if err := unix.SetsockoptInt(s.fd, unix.SOL_SOCKET, unix.SO_SNDBUF, SendBuffer); err != nil {
+			return fmt.Errorf("set send buffer: %w", err)
+		}
+	}
 	if s.ReceiveBuffer, err = unix.GetsockoptInt(s.fd, unix.SOL_SOCKET, unix.SO_RCVBUF); err != nil {
 		return fmt.Errorf("get receive buffer: %w", err)
 	}
@@ -97,19 +110,28 @@ func (s *Socket) open(addr netip.AddrPort) (err error) {
 	return nil
 }
 
-// Close closes the socket.
+// Close closes the socket. Wake does nothing afterwards.
 func (s *Socket) Close() error {
-	err := unix.Close(s.fd)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	err := os.NewSyscallError("close", unix.Close(s.fd))
 	if s.wake >= 0 {
-		err = errors.Join(err, unix.Close(s.wake))
+		err = errors.Join(err, os.NewSyscallError("close", unix.Close(s.wake)))
+		s.wake = -1
 	}
 	return err
 }
 
-// Wake makes a present or the next Wait return. Any goroutine may call it.
+// Wake makes a present or the next Wait return. Any goroutine may call it,
+// also after Close, when the descriptor may be somebody else's.
 func (s *Socket) Wake() {
-	one := [8]byte{1}
-	_, _ = unix.Write(s.wake, one[:]) // full: it is awake already
+	one := [8]byte{}
+	binary.NativeEndian.PutUint64(one[:], 1)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.wake >= 0 {
+		_, _ = unix.Write(s.wake, one[:]) // full: it is awake already
+	}
 }
 
 // Wait blocks until a datagram can be read, Wake was called, or timeout has
@@ -138,10 +160,12 @@ func (s *Socket) Receive(handle func(b []byte)) (int, error) {
 		unix.MSG_DONTWAIT, 0, 0)
 	switch errno {
 	case 0:
-	case unix.EAGAIN, unix.EINTR, unix.ECONNREFUSED:
-		return 0, nil
-	default:
+	case unix.EBADF, unix.EFAULT, unix.EINVAL, unix.ENOTSOCK:
 		return 0, os.NewSyscallError("recvmmsg", errno)
+	default:
+		// Nothing there, or news of an earlier datagram that was lost on its
+		// way (RFC 1122, 4.1.3.3).
+		return 0, nil
 	}
 	for i := range int(n) {
 		handle(s.inBuf[i][:s.in[i].n])
