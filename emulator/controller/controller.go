@@ -34,6 +34,7 @@ import (
 // Options say what to run and with what.
 type Options struct {
 	Scenario   *scenario.Scenario
+	Dir        string            // run directory; must not exist or be empty
 	Fabric     string            // fabric.Netem or fabric.Relay; decided by the caller
 	NodeBinary string            // path of churnbed-node
 	Manifest   *results.Manifest // what the caller knows; timing is filled in
@@ -70,14 +71,14 @@ type Progress struct {
 // beyond what the scenario's own timers need.
 const joinTimeout = 60 * time.Second
 
-// Run carries out a run in opt.Scenario.Out, which must not exist or be empty.
+// Run carries out a run in opt.Dir.
 // When ctx ends, the run is ended in order and what it has shown is kept; the
 // manifest then says so, and Run returns ctx's error.
 func Run(ctx context.Context, opt Options) (*results.Run, error) {
 	sc := opt.Scenario
 	m := opt.Manifest
 	m.Timing = results.Timing{BringUpMS: -1, RunMS: -1, TeardownMS: -1}
-	dir, err := filepath.Abs(sc.Out)
+	dir, err := filepath.Abs(opt.Dir)
 	if err != nil {
 		return nil, fmt.Errorf("create run directory: %w", err)
 	}

@@ -124,7 +124,7 @@ func (c *controller) configure(p core.Peer) (stack.Config, error) {
 		return stack.Config{}, fmt.Errorf("node %v is not expected", p)
 	}
 	cfg := c.sc.NodeConfig(p.ID, p.Inc)
-	if c.sc.Membership.Service == "oracle" && p.Inc != core.FirstIncarnation {
+	if c.sc.Membership.Service == "oracle" && cfg.Join {
 		// The oracle knows who is there.
 		cfg.Join = false
 		cfg.Members = cfg.Members[:0]
@@ -292,7 +292,8 @@ func (c *controller) heard(e reported) {
 	case *controlpb.Report_Joined_:
 		n.joined = true
 	case *controlpb.Report_Changed_:
-		if n.state == controlpb.Report_Changed_HELD && r.Changed.GetState() == controlpb.Report_Changed_NONE {
+		// The next local request may follow at once: HELD, then WAIT.
+		if n.state == controlpb.Report_Changed_HELD && r.Changed.GetState() != controlpb.Report_Changed_HELD {
 			c.progress.Served++
 		}
 		n.state, n.idle = r.Changed.GetState(), false

@@ -380,9 +380,7 @@ func (w *World) changed(id core.NodeID, s mutex.State) {
 	n := &w.nodes[id]
 	if n.state == mutex.Held {
 		w.Stats.Holders--
-		if s == mutex.None {
-			w.Stats.Served++
-		}
+		w.Stats.Served++ // the next local request may follow at once: HELD, then WAIT
 	}
 	if s == mutex.Held {
 		w.Stats.Holders++

@@ -19,7 +19,6 @@ import (
 	"golang.org/x/term"
 
 	"churnbed/emulator/controller"
-	"churnbed/emulator/kernel"
 	"churnbed/emulator/scenario"
 	"churnbed/results"
 )
@@ -66,9 +65,6 @@ func emulate(ctx context.Context, sc *scenario.Scenario, opt runOptions) error {
 	if err != nil {
 		return hostError(err)
 	}
-	if err := scenario.Preflight(sc, fabricKind, hostLimits()); err != nil {
-		return hostError(err)
-	}
 	if opt.nodeBinary == "" {
 		if opt.nodeBinary, err = controller.FindNodeBinary(); err != nil {
 			return hostError(err)
@@ -80,12 +76,17 @@ func emulate(ctx context.Context, sc *scenario.Scenario, opt runOptions) error {
 	if st, err := os.Stat(opt.nodeBinary); err != nil || st.IsDir() || st.Mode()&0o111 == 0 {
 		return usageError(fmt.Errorf("node program %s: not an executable file", opt.nodeBinary))
 	}
+	if !opt.quiet {
+		for _, w := range sc.Warnings {
+			fmt.Fprintln(opt.stderr, "note:", w)
+		}
+	}
 	ctx, stop := interruptible(ctx)
 	defer stop()
 	show := progress(opt)
 	m := manifest(sc, fabricKind, why)
 	run, err := controller.Run(ctx, controller.Options{
-		Scenario: sc, Fabric: fabricKind, NodeBinary: opt.nodeBinary, Manifest: m, Progress: show.update,
+		Scenario: sc, Dir: sc.OutDir(exists), Fabric: fabricKind, NodeBinary: opt.nodeBinary, Manifest: m, Progress: show.update,
 		Log: slog.New(slog.NewTextHandler(opt.stderr, &slog.HandlerOptions{Level: slog.LevelWarn})),
 	})
 	show.finish()
@@ -114,21 +115,26 @@ func emulate(ctx context.Context, sc *scenario.Scenario, opt runOptions) error {
 	return nil
 }
 
-// judge writes and prints the summary and reports whether safety was
-// violated.
+func exists(path string) bool {
+	_, err := os.Lstat(path)
+	return err == nil
+}
+
+// judge writes and prints the summary and reports whether a check
+// failed.
 func judge(dir string, opt runOptions) (violated bool, err error) {
 	run, err := results.Open(dir)
 	if err != nil {
 		return false, err
 	}
-	s, err := results.Summarise(run)
+	s, _, err := results.Judge(run)
 	if err != nil {
 		return false, err
 	}
 	if err := run.WriteSummary(s); err != nil {
 		return false, err
 	}
-	violated = s.Safety.Violations > 0
+	violated = s.Failed()
 	if opt.json {
 		return violated, printJSON(opt.stdout, s)
 	}
@@ -162,8 +168,8 @@ func interruptible(ctx context.Context) (context.Context, func()) {
 // manifest says what is run by what; the controller fills in the timing.
 func manifest(sc *scenario.Scenario, fabricKind, why string) *results.Manifest {
 	m := &results.Manifest{
-		Engine: results.Emulated, Version: version(), GoVersion: runtime.Version(), Kernel: kernel.Release(),
-		Cores: runtime.NumCPU(), MemoryBytes: kernel.MemoryTotal(), Seed: sc.Seed, Command: os.Args,
+		Engine: results.Emulated, Version: version(), GoVersion: runtime.Version(), Kernel: "",
+		Cores: runtime.NumCPU(), MemoryBytes: 0, Seed: sc.Seed, Command: os.Args,
 		Fabric: fabricKind, FabricWhy: why, TimeScale: sc.TimeScale,
 		Nodes: len(sc.Topology.Nodes), Links: len(sc.Topology.Links),
 		Algorithm: sc.Algorithm.Name, Membership: sc.Membership.Service,
