@@ -21,6 +21,7 @@ const (
 	netemLossGE    = 2    // NETEM_LOSS_GE
 	netemDistScale = 8192 // a table entry of this is one unit of jitter
 	netemDistSize  = 4096
+	netemQoptSize  = 24 // struct tc_netem_qopt
 
 	netemHandle = 0x00010000 // "1:"
 	handleRoot  = 0xffffffff // TC_H_ROOT
