@@ -9,11 +9,15 @@ import (
 	"churnbed/node/wire"
 )
 
-// DefaultReask is how long a request waits before it asks again.
+// DefaultReask is how long a request without a majority waits before it asks
+// again.
 const DefaultReask = 5 * time.Second
 
-// reaskBackoff bounds the interval between re-asks, in multiples of Reask.
-const reaskBackoff = 8
+// remind is how long an unanswered peer is left alone, in multiples of Reask.
+// The transport has delivered the REQUEST, and a peer that restarts is asked
+// anew when its life becomes known: this is the last resort (H4e), kept slow
+// so that a long queue costs no messages.
+const remind = 12
 
 // Config tunes the machine.
 type Config struct {
@@ -23,9 +27,10 @@ type Config struct {
 	// SuspicionWait is the further wait between a detected failure and the
 	// silent OK (ALGORITHMS 2.4).
 	SuspicionWait time.Duration
-	// Reask is the interval after which unanswered peers, or without any such
-	// peer those whose OK did not count, are asked again; it doubles up to
-	// eightfold within one request. 0 = DefaultReask.
+	// Reask is the interval after which a request that lacks grants asks those
+	// whose OK did not count again, and a recovery those who have not
+	// answered; unanswered peers are reminded twelve times as slowly. 0 =
+	// DefaultReask.
 	Reask time.Duration
 }
 
@@ -46,7 +51,6 @@ type Machine struct {
 
 	down    []failure // detected, not yet confirmed; ascending by id
 	reaskAt core.Instant
-	reask   time.Duration
 
 	news uint64 // counts the restarts this life has heard of
 
@@ -138,8 +142,7 @@ func (m *Machine) enter(now core.Instant, out *mutex.Effects) {
 	if !m.amnesiac {
 		m.nGrants = 1
 	}
-	m.reask = m.cfg.Reask
-	m.reaskAt = now.Add(m.reask)
+	m.reaskAt = now.Add(remind * m.cfg.Reask)
 	plain := &wire.Request{ID: m.cur}
 	for k := range m.peers {
 		if m.peers[k].listed {
@@ -316,6 +319,10 @@ func (m *Machine) tryEnter(now core.Instant, out *mutex.Effects) {
 		m.st = mutex.Held
 		m.reaskAt = core.Never
 		out.Granted = true
+		return
+	}
+	if m.nPending == 0 { // grants are missing
+		m.reaskAt = min(m.reaskAt, now.Add(m.cfg.Reask))
 	}
 }
 
@@ -328,7 +335,7 @@ func (m *Machine) exit(out *mutex.Effects) {
 		}
 	}
 	m.st, m.cur = mutex.None, core.RequestID{}
-	m.nPending, m.nGrants, m.reaskAt, m.reask = 0, 0, core.Never, 0
+	m.nPending, m.nGrants, m.reaskAt = 0, 0, core.Never
 	for len(m.def) > 0 { // H2: one after the other, each sees the former
 		r := m.def[0]
 		m.def.Delete(r.Node)
@@ -380,12 +387,11 @@ func (m *Machine) tick(now core.Instant, out *mutex.Effects) {
 			m.sendRequest(core.NodeID(k), nil, out)
 		}
 	}
+	pace := m.cfg.Reask
 	if waiting {
-		m.reask = min(2*m.reask, reaskBackoff*m.cfg.Reask)
-	} else {
-		m.reask = m.cfg.Reask
+		pace *= remind
 	}
-	m.reaskAt = now.Add(m.reask)
+	m.reaskAt = now.Add(pace)
 }
 
 // Deadline implements mutex.Machine.

@@ -43,7 +43,6 @@ func (m *Machine) AppendState(b []byte) []byte {
 		b = binary.AppendVarint(b, int64(f.at))
 	}
 	b = binary.AppendVarint(b, int64(m.reaskAt))
-	b = binary.AppendVarint(b, int64(m.reask))
 	b = binary.AppendUvarint(b, m.news)
 	if m.amnesiac {
 		b = append(b, 1)
