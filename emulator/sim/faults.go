@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"slices"
 	"time"
 
 	"churnbed/node/core"
@@ -47,7 +48,8 @@ func (w *World) start(id core.NodeID) {
 		w.err = err
 		return
 	}
-	*n = node{machine: m, inc: n.inc, alive: true, timer: core.Never}
+	*n = node{machine: m, inc: n.inc, alive: true, idle: true, timer: core.Never}
+	w.setIdle(n, false)
 	w.input(id, stack.Boot{PID: int(id) + 1})
 	if w.began && n.alive {
 		w.input(id, stack.Begin{Epoch: w.epoch})
@@ -106,14 +108,11 @@ func (w *World) kill(id core.NodeID, verb string) {
 	if !n.alive {
 		return
 	}
-	if n.state == mutex.Held {
-		w.Stats.Holders--
-	}
 	w.log(-1, &eventlog.Event{
 		After: int64(w.now), Kind: eventlog.Kill, Node: int32(id), Inc: uint32(n.inc), Verb: verb, State: n.state.String(),
 	})
 	w.Stats.Kills++
-	*n = node{inc: n.inc}
+	w.end(n)
 	w.announce(id, membership.Failed)
 }
 
@@ -123,28 +122,31 @@ func (w *World) pause(id core.NodeID, pause bool) {
 		return
 	}
 	n.paused = pause
-	kind := eventlog.Resume
 	if pause {
-		kind = eventlog.Pause
 		w.Stats.Pauses++
+		w.logPause(id, eventlog.Pause)
+		return
 	}
+	w.logPause(id, eventlog.Resume)
+	// In the order of the real loop (node/host): commands, what has arrived,
+	// then the timers that became due meanwhile.
+	mail, inbox := n.mail, n.inbox
+	n.mail, n.inbox = nil, nil
+	for _, in := range mail {
+		w.command(id, in)
+	}
+	for i := range inbox {
+		w.deliver(id, &inbox[i].frame, inbox[i].size)
+	}
+	n.timer = core.Never
+	w.rearm(id)
+}
+
+func (w *World) logPause(id core.NodeID, kind eventlog.Kind) {
+	n := &w.nodes[id]
 	w.log(-1, &eventlog.Event{
 		After: int64(w.now), Kind: kind, Node: int32(id), Inc: uint32(n.inc), Verb: string(kind), State: n.state.String(),
 	})
-	if pause {
-		return
-	}
-	// As the kernel would: what has arrived waits in the buffer, and timers
-	// that are due fire first.
-	if n.machine.Deadline() <= w.now {
-		w.input(id, stack.Tick{})
-	}
-	inbox := n.inbox
-	n.inbox = nil
-	for _, f := range inbox {
-		w.deliver(id, f)
-	}
-	w.rearm(id)
 }
 
 func (w *World) leave(id core.NodeID) {
@@ -175,16 +177,17 @@ func (w *World) power(ids []core.NodeID, off bool, why string) {
 
 // applyLinks brings the channels and routes to the mesh's state.
 func (w *World) applyLinks(changed []int, why string) {
+	var ends []core.NodeID
 	for _, i := range changed {
 		l := &w.mesh.Links[i]
 		w.chans[2*i].SetParams(l.AB)
 		w.chans[2*i+1].SetParams(l.BA)
 		w.log(-1, &eventlog.Event{After: int64(w.now), Kind: eventlog.LinkSet, Node: -1, Link: l.Name(), Text: l.Describe(), Verb: why})
-		for _, id := range []core.NodeID{l.A, l.B} {
-			if n := &w.nodes[id]; n.alive && !n.paused {
-				w.input(id, stack.Relink{Delay: w.mesh.Incoming(id)})
-			}
-		}
+		ends = append(ends, l.A, l.B)
+	}
+	slices.Sort(ends)
+	for _, id := range slices.Compact(ends) {
+		w.command(id, stack.Relink{Delay: w.mesh.Incoming(id)})
 	}
 	flipped := w.mesh.Flip()
 	for _, i := range flipped {

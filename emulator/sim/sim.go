@@ -57,12 +57,15 @@ type World struct {
 	cfg    Config
 	mesh   *mesh.State
 	now    core.Instant
-	events core.Heap[event]
-	seq    uint64
+	events queue
 	nodes  []node
+	busy   int             // nodes that run and are not idle
 	chans  []*link.Channel // two a link: A->B at 2i, B->A at 2i+1
-	linkOf []int32         // [from*nodes+to] of neighbours
-	queued bool            // some link has a rate: hops must happen in order
+	linkOf []int32         // [from*nodes+to] of neighbours: index into chans
+	// hopwise: a frame takes its hops one event each, since what happens
+	// meanwhile elsewhere matters to it: links have rates, or change. Else its
+	// way is computed at once.
+	hopwise bool
 
 	epoch   core.Instant
 	began   bool
@@ -87,11 +90,17 @@ type Stats struct {
 	Hops     [wire.NumClasses]int64
 	HopBytes int64
 	Dropped  int64
+	Overrun  int64       // lost on the full receive buffer of a paused node
 	Links    []LinkStats // two a link
 }
 
 // LinkStats counts one direction of a link.
 type LinkStats struct{ Frames, Bytes, Dropped int64 }
+
+// inboxLimit is how many frames wait for a paused node: the kernel's receive
+// buffer (transport.ReceiveBuffer, which it doubles) over what it charges for
+// a small datagram.
+const inboxLimit = 2 * (8 << 20) / 768
 
 type node struct {
 	machine *stack.Node
@@ -101,32 +110,17 @@ type node struct {
 	idle    bool
 	paused  bool
 	leaving bool
+	holding bool // in the critical section, by its log
 	state   mutex.State
-	timer   core.Instant // earliest timer event in the heap for this life
-	inbox   []wire.Frame // while paused
+	timer   core.Instant  // earliest timer in the queue for this life
+	mail    []stack.Input // commands, while paused
+	inbox   []arrival     // frames, while paused
 }
 
-// event is one entry of the heap: a function call at an instant. Frames and
-// timers, the many, have fields of their own.
-type event struct {
-	at    core.Instant
-	seq   uint64
-	kind  eventKind
-	node  core.NodeID // where
-	inc   core.Incarnation
+type arrival struct {
 	frame wire.Frame
 	size  int
-	do    func()
 }
-
-type eventKind uint8
-
-const (
-	deliver eventKind = iota
-	hop               // frame is at node, on its way
-	timer
-	call
-)
 
 // New prepares a simulation.
 func New(cfg Config) (*World, error) {
@@ -136,18 +130,24 @@ func New(cfg Config) (*World, error) {
 		mesh:   mesh.New(cfg.Topology, cfg.Params, cfg.Metric),
 		chans:  make([]*link.Channel, 2*len(cfg.Topology.Links)),
 		linkOf: make([]int32, n*n),
-		events: core.Heap[event]{Less: func(a, b *event) bool { return a.at < b.at || a.at == b.at && a.seq < b.seq }},
 	}
 	w.Stats.Links = make([]LinkStats, len(w.chans))
+	for i := range w.nodes {
+		w.nodes[i].idle = true
+	}
 	for i := range w.mesh.Links {
 		l := &w.mesh.Links[i]
 		w.chans[2*i] = link.NewChannel(l.AB, core.Stream(cfg.Seed, fmt.Sprintf("link/%d-%d", l.A, l.B)))
 		w.chans[2*i+1] = link.NewChannel(l.BA, core.Stream(cfg.Seed, fmt.Sprintf("link/%d-%d", l.B, l.A)))
-		w.queued = w.queued || l.AB.Rate > 0 || l.BA.Rate > 0
-		w.linkOf[int(l.A)*n+int(l.B)], w.linkOf[int(l.B)*n+int(l.A)] = int32(i), int32(i)
+		w.hopwise = w.hopwise || l.AB.Rate > 0 || l.BA.Rate > 0
+		w.linkOf[int(l.A)*n+int(l.B)], w.linkOf[int(l.B)*n+int(l.A)] = int32(2*i), int32(2*i+1)
 	}
 	for i := range cfg.Faults {
-		w.queued = w.queued || cfg.Faults[i].Set.Rate != nil
+		switch cfg.Faults[i].Verb {
+		case workloads.LinkDown, workloads.LinkUp, workloads.Partition, workloads.Heal, workloads.Set, workloads.Poweroff:
+			w.hopwise = true
+		case workloads.Crash, workloads.Pause, workloads.Resume, workloads.Restart, workloads.Join, workloads.Leave:
+		}
 	}
 	return w, nil
 }
@@ -190,11 +190,25 @@ func (w *World) Run(stop func() bool) error {
 		last, limit = core.Never, w.epoch.Add(w.cfg.Duration)
 	}
 	for n := 0; w.err == nil; n++ {
-		if w.now > last && w.settled() || !w.step(limit) {
+		if w.now > last && w.busy == 0 || !w.step(limit) {
 			break
 		}
 		if stop != nil && n%1024 == 0 && stop() {
 			break
+		}
+	}
+	w.stopAll()
+	w.log(-1, &eventlog.Event{Kind: eventlog.End, Node: -1})
+	return w.err
+}
+
+// stopAll ends the nodes in order. Paused ones are resumed for that, and find
+// the command before what else has come meanwhile.
+func (w *World) stopAll() {
+	for i := range w.nodes {
+		if n := &w.nodes[i]; n.alive && n.paused {
+			n.paused, n.mail, n.inbox = false, nil, nil
+			w.logPause(core.NodeID(i), eventlog.Resume)
 		}
 	}
 	for i := range w.nodes {
@@ -202,23 +216,35 @@ func (w *World) Run(stop func() bool) error {
 			w.input(core.NodeID(i), stack.Stop{})
 		}
 	}
-	w.log(-1, &eventlog.Event{Kind: eventlog.End, Node: -1})
-	return w.err
+}
+
+// Up reports whether a node runs, and which life it is or was last in; 0:
+// never started.
+func (w *World) Up(n core.NodeID) (core.Incarnation, bool) { return w.nodes[n].inc, w.nodes[n].alive }
+
+// Links are the links with their present parameters; direction A to B of link
+// i is Stats.Links[2*i], back Stats.Links[2*i+1]. The slice is the world's.
+func (w *World) Links() []mesh.Link { return w.mesh.Links }
+
+// Host sums up what the links carried since the beginning, as the emulator's
+// slices do. There is no host: nothing is late and only configured loss is
+// lost.
+func (w *World) Host() eventlog.Host {
+	h := eventlog.Host{
+		Dropped: w.Stats.Dropped, Unplanned: w.Stats.Overrun,
+		Mutex: w.Stats.Hops[wire.ClassMutex], Membership: w.Stats.Hops[wire.ClassMembership],
+	}
+	for k := range w.chans {
+		h.Frames += w.Stats.Links[k].Frames
+		h.ExpectDrops += w.ExpectedDrops(k)
+	}
+	h.Other = h.Frames - h.Mutex - h.Membership
+	return h
 }
 
 // ExpectedDrops is how many frames direction k (two a link, as Stats.Links)
 // was to lose by its configured loss.
 func (w *World) ExpectedDrops(k int) float64 { return w.chans[k].ExpectedLoss() }
-
-// settled reports whether every node that runs has nothing to do.
-func (w *World) settled() bool {
-	for i := range w.nodes {
-		if n := &w.nodes[i]; n.alive && !n.idle {
-			return false
-		}
-	}
-	return true
-}
 
 // begin tells everyone the epoch and plans the faults.
 func (w *World) begin() {
@@ -235,44 +261,42 @@ func (w *World) begin() {
 	}
 }
 
-// push adds an event.
-func (w *World) push(e event) {
-	w.seq++
-	e.seq = w.seq
-	w.events.Push(e)
-}
-
 func (w *World) after(at core.Instant, do func()) {
-	w.push(event{at: max(at, w.now), kind: call, do: do})
+	e := w.events.add(max(at, w.now))
+	e.kind, e.do = call, do
 }
 
 // step handles the next event, unless it lies beyond limit.
 func (w *World) step(limit core.Instant) bool {
-	if w.events.Len() == 0 || w.events.Min().at > limit {
+	if w.events.len() == 0 || w.events.min() > limit {
 		if limit != core.Never {
 			w.now = max(w.now, limit)
 		}
 		return false
 	}
-	e := w.events.Pop()
-	w.now = e.at
+	k := w.events.pop()
+	w.now = k.at
 	w.Stats.Events++
+	if k.what < 0 {
+		w.timer(core.NodeID(^k.what))
+		return true
+	}
+	e := w.events.event(k.what)
 	switch e.kind {
 	case deliver:
-		w.deliver(e.node, e.frame)
+		w.deliver(e.node, &e.frame, e.size)
 	case hop:
-		w.forward(e.node, e.frame, e.size, e.at)
-	case timer:
-		w.timer(e.node, e.inc)
+		w.forward(e.node, &e.frame, e.size, k.at)
 	case call:
 		e.do()
 	}
+	w.events.recycle(k.what)
 	return true
 }
 
-func (w *World) timer(id core.NodeID, inc core.Incarnation) {
+func (w *World) timer(id core.NodeID) {
 	n := &w.nodes[id]
-	if !n.alive || n.inc != inc || n.timer != w.now {
+	if !n.alive || n.timer != w.now {
 		return
 	}
 	n.timer = core.Never
@@ -285,121 +309,171 @@ func (w *World) timer(id core.NodeID, inc core.Incarnation) {
 	w.rearm(id)
 }
 
-// rearm makes sure that a timer event stands at the node's deadline.
+// rearm makes sure that a timer stands at the node's deadline.
 func (w *World) rearm(id core.NodeID) {
 	n := &w.nodes[id]
-	if !n.alive {
+	if !n.alive || n.paused {
 		return
 	}
 	if d := n.machine.Deadline(); d < n.timer {
 		n.timer = max(d, w.now)
-		w.push(event{at: n.timer, kind: timer, node: id, inc: n.inc})
+		w.events.addTimer(n.timer, id)
 	}
 }
 
-func (w *World) deliver(id core.NodeID, f wire.Frame) {
+func (w *World) deliver(id core.NodeID, f *wire.Frame, size int) {
 	n := &w.nodes[id]
 	switch {
 	case !n.alive:
-	case n.paused:
-		n.inbox = append(n.inbox, f)
+	case !n.paused:
+		w.carryOut(id, n.machine.Arrive(w.now, f, size-headerBytes, w.takeEffects()))
+	case len(n.inbox) < inboxLimit:
+		n.inbox = append(n.inbox, arrival{*f, size})
 	default:
-		w.input(id, stack.Arrived{Frame: f})
+		w.Stats.Overrun++
 	}
 }
 
 // forward sends a frame that is at node from onwards to its destination.
-func (w *World) forward(from core.NodeID, f wire.Frame, size int, at core.Instant) {
+func (w *World) forward(from core.NodeID, f *wire.Frame, size int, at core.Instant) {
+	routes, class := w.mesh.Routes(), f.Class()
 	for cur := from; ; {
-		if cur == f.To {
-			w.push(event{at: at, kind: deliver, node: cur, frame: f})
-			return
+		next := core.None
+		if cur != f.To {
+			if next = routes.Next(cur, f.To); next == core.None {
+				return
+			}
+			k := w.linkOf[int(cur)*len(w.nodes)+int(next)]
+			if !w.mesh.Links[k/2].Up {
+				return // the routes have not converged
+			}
+			s := &w.Stats.Links[k]
+			s.Frames++
+			s.Bytes += int64(size)
+			w.Stats.Hops[class]++
+			w.Stats.HopBytes += int64(size)
+			t, dropped := w.chans[k].Send(at, size)
+			if dropped {
+				s.Dropped++
+				w.Stats.Dropped++
+				return
+			}
+			cur, at = next, t
 		}
-		next := w.mesh.Routes().Next(cur, f.To)
-		if next == core.None {
-			return
-		}
-		i := w.linkOf[int(cur)*len(w.nodes)+int(next)]
-		if !w.mesh.Links[i].Up {
-			return // the routes have not converged
-		}
-		k := 2 * i
-		if next < cur {
-			k++
-		}
-		s := &w.Stats.Links[k]
-		s.Frames++
-		s.Bytes += int64(size)
-		w.Stats.Hops[f.Class()]++
-		w.Stats.HopBytes += int64(size)
-		t, dropped := w.chans[k].Send(at, size)
-		if dropped {
-			s.Dropped++
-			w.Stats.Dropped++
-			return
-		}
-		cur, at = next, t
-		if w.queued {
-			w.push(event{at: at, kind: hop, node: cur, frame: f, size: size})
+		if cur == f.To || w.hopwise {
+			e := w.events.add(at)
+			e.kind, e.node, e.size, e.frame = hop, cur, size, *f
+			if cur == f.To {
+				e.kind = deliver
+			}
 			return
 		}
 	}
 }
 
+// takeEffects lends the memory for the effects of a step; carryOut gives it
+// back.
+func (w *World) takeEffects() []stack.Effect {
+	effects := w.effects[:0]
+	w.effects = nil
+	return effects
+}
+
 // input gives a node one input and carries out the effects.
 func (w *World) input(id core.NodeID, in stack.Input) {
+	w.carryOut(id, w.nodes[id].machine.Step(w.now, in, w.takeEffects()))
+}
+
+// command gives a node an input of the controller, which waits where the node
+// is paused.
+func (w *World) command(id core.NodeID, in stack.Input) {
+	switch n := &w.nodes[id]; {
+	case !n.alive:
+	case n.paused:
+		n.mail = append(n.mail, in)
+	default:
+		w.input(id, in)
+	}
+}
+
+func (w *World) carryOut(id core.NodeID, effects []stack.Effect) {
 	n := &w.nodes[id]
-	effects := n.machine.Step(w.now, in, w.effects[:0])
-	w.effects = nil // effects may nest through the oracle
 	for i := range effects {
 		e := &effects[i]
 		switch e.Op {
 		case stack.Send:
-			w.forward(id, e.Frame, e.Size+headerBytes, w.now)
+			w.forward(id, &e.Frame, e.Size+headerBytes, w.now)
 		case stack.Log:
+			w.account(n, e.Event)
 			w.log(id, e.Event)
 		case stack.State:
-			w.changed(id, e.State)
+			n.state = e.State
+			w.setIdle(n, false)
+			if len(w.waiting) > 0 {
+				w.after(w.now, w.retryRoles)
+			}
 		case stack.Joined:
 			if !n.joined && n.inc == core.FirstIncarnation && !w.began {
 				w.joining--
 			}
 			n.joined = true
 		case stack.Idle:
-			n.idle = true
+			w.setIdle(n, true)
 		case stack.End:
 			w.ended(id)
 		}
 	}
-	w.effects = effects[:0]
+	w.effects = effects
 	w.rearm(id)
 }
 
-// changed keeps count of the holders.
-func (w *World) changed(id core.NodeID, s mutex.State) {
-	n := &w.nodes[id]
-	if n.state == mutex.Held {
-		w.Stats.Holders--
-		w.Stats.Served++ // the next local request may follow at once: HELD, then WAIT
-	}
-	if s == mutex.Held {
+// account keeps count of the holders by what the nodes log. (The reported
+// state does not tell of an exit that another request follows at once.)
+func (w *World) account(n *node, e *eventlog.Event) {
+	switch e.Kind {
+	case eventlog.Enter:
+		n.holding = true
 		w.Stats.Holders++
 		w.Stats.Most = max(w.Stats.Most, w.Stats.Holders)
+	case eventlog.Exit:
+		w.Stats.Served++
+		w.release(n)
+	case eventlog.Fenced:
+		w.release(n)
 	}
-	n.state, n.idle = s, false
-	if len(w.waiting) > 0 {
-		w.after(w.now, w.retryRoles)
+}
+
+// release notes that a node is not in the critical section.
+func (w *World) release(n *node) {
+	if n.holding {
+		n.holding = false
+		w.Stats.Holders--
 	}
+}
+
+func (w *World) setIdle(n *node, idle bool) {
+	if n.idle != idle {
+		n.idle = idle
+		if idle {
+			w.busy--
+		} else {
+			w.busy++
+		}
+	}
+}
+
+// end forgets what ran at a node.
+func (w *World) end(n *node) {
+	w.release(n)
+	w.setIdle(n, true)
+	*n = node{inc: n.inc, idle: true}
 }
 
 // ended takes in the orderly end of a node.
 func (w *World) ended(id core.NodeID) {
 	n := &w.nodes[id]
-	if n.state == mutex.Held {
-		w.Stats.Holders--
-	}
 	leaving := n.leaving
-	n.alive, n.joined, n.idle, n.leaving, n.state = false, false, false, false, mutex.None
+	w.end(n)
 	if leaving {
 		w.log(-1, &eventlog.Event{Kind: eventlog.Exited, Node: int32(id), Inc: uint32(n.inc), Text: "exit status 0"})
 		w.announce(id, membership.Left)
@@ -414,9 +488,10 @@ func (w *World) announce(id core.NodeID, kind membership.ChangeKind) {
 	p := core.Peer{ID: id, Inc: w.nodes[id].inc}
 	for i := range w.nodes {
 		if o := core.NodeID(i); o != id && w.nodes[i].alive {
+			inc := w.nodes[i].inc
 			w.after(w.now, func() {
-				if w.nodes[o].alive && !w.nodes[o].paused {
-					w.input(o, stack.Told{Change: membership.Change{Peer: p, Kind: kind}})
+				if w.nodes[o].inc == inc { // a later life was started with the news
+					w.command(o, stack.Told{Change: membership.Change{Peer: p, Kind: kind}})
 				}
 			})
 		}
