@@ -82,8 +82,10 @@ type Manifest struct {
 	Started     time.Time `json:"started"`
 	Timing      Timing    `json:"timing"`
 	// Interrupted: the user ended the run early.
-	Interrupted bool               `json:"interrupted,omitempty"`
-	Fidelity    FidelityParameters `json:"fidelity"`
+	Interrupted bool `json:"interrupted,omitempty"`
+	// LogDigest is the SHA-256 over the event logs of a simulated run.
+	LogDigest string             `json:"log_digest,omitempty"`
+	Fidelity  FidelityParameters `json:"fidelity"`
 }
 
 // Timing is real time in milliseconds, -1 where a phase was not reached.

@@ -45,6 +45,7 @@ func commands() []*cli.Command {
 		summaryCommand(),
 		doctorCommand(),
 		runCommand(),
+		simCommand(),
 		versionCommand(),
 	}
 }
