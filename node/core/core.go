@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"math"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -120,13 +121,29 @@ func (r RequestID) String() string {
 	return string(b)
 }
 
-// ParseRequestID reads the form that RequestID.String writes.
+// ParseRequestID reads the form that RequestID.String writes, and no other:
+// ids below MaxNodes, no signs, spaces or leading zeros.
 func ParseRequestID(s string) (RequestID, error) {
+	node, rest, _ := strings.Cut(s, ".")
+	inc, ts, _ := strings.Cut(rest, ".")
 	var r RequestID
-	var rest string
-	n, err := fmt.Sscanf(s, "%d.%d.%d%s", &r.Node, &r.Inc, &r.TS, &rest)
-	if n < 3 || rest != "" {
-		return RequestID{}, fmt.Errorf("parse request id %q: want node.incarnation.timestamp: %w", s, err)
+	for _, field := range []struct {
+		text  string
+		limit uint64
+		set   func(v uint64)
+	}{
+		{node, MaxNodes - 1, func(v uint64) { r.Node = NodeID(v) }},
+		{inc, math.MaxUint32, func(v uint64) { r.Inc = Incarnation(v) }},
+		{ts, math.MaxUint64, func(v uint64) { r.TS = v }},
+	} {
+		v, err := strconv.ParseUint(field.text, 10, 64)
+		if err != nil {
+			return RequestID{}, fmt.Errorf("parse request id %q: want node.incarnation.timestamp: %w", s, err)
+		}
+		if v > field.limit || len(field.text) > 1 && field.text[0] == '0' {
+			return RequestID{}, fmt.Errorf("parse request id %q: %s: want a number up to %d", s, field.text, field.limit)
+		}
+		field.set(v)
 	}
 	return r, nil
 }
