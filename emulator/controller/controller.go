@@ -11,10 +11,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
-	"sync"
 	"time"
 
 	"google.golang.org/grpc"
@@ -71,9 +71,11 @@ type Progress struct {
 // beyond what the scenario's own timers need.
 const joinTimeout = 60 * time.Second
 
-// Run carries out a run in opt.Dir.
-// When ctx ends, the run is ended in order and what it has shown is kept; the
-// manifest then says so, and Run returns ctx's error.
+// Run carries out a run in opt.Dir. Where that cannot be made it returns no
+// run. When ctx ends, the run is ended in order and what it has shown is kept;
+// the manifest then says so. Errors that kept the run from reaching its epoch
+// (Timing.RunMS is then -1) and what went wrong in it are returned alike;
+// failures of nodes are NodeErrors.
 func Run(ctx context.Context, opt Options) (*results.Run, error) {
 	sc := opt.Scenario
 	m := opt.Manifest
@@ -99,8 +101,8 @@ func Run(ctx context.Context, opt Options) (*results.Run, error) {
 	return run, errors.Join(err, log.Close(), run.WriteManifest(m))
 }
 
-// controller is the state of one run. The fields below mu are shared with the
-// goroutines that serve node streams; all others belong to the loop.
+// controller is the state of one run. All of it belongs to the loop, but for
+// what never changes, events, and lives, which node streams share.
 type controller struct {
 	opt    Options
 	sc     *scenario.Scenario
@@ -120,19 +122,22 @@ type controller struct {
 	progress Progress
 	shown    time.Time
 	failures []error
-
-	mu       sync.Mutex
-	sessions []*session
-	expected []core.Incarnation // 0: no process is expected
+	more     int  // failures beyond maxFailures
+	broken   bool // the log cannot be written
 	epoch    core.Instant
 	began    bool
+
+	lives lives
 }
+
+// maxFailures bounds how many failures are told one by one.
+const maxFailures = 10
 
 func newController(opt Options, run *results.Run, log *eventlog.Writer) *controller {
 	n := len(opt.Scenario.Topology.Nodes)
 	c := &controller{
 		opt: opt, sc: opt.Scenario, run_: run, log: log, events: make(chan any, 8*n+64),
-		nodes: make([]*node, n), sessions: make([]*session, n), expected: make([]core.Incarnation, n),
+		nodes: make([]*node, n), lives: lives{by: make([]*life, n)},
 	}
 	for i := range c.nodes {
 		c.nodes[i] = &node{id: core.NodeID(i)}
@@ -151,8 +156,9 @@ func (c *controller) run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	server := grpc.NewServer()
-	controlpb.RegisterControllerServer(server, &nodeService{c: c})
+	server := grpc.NewServer(grpc.WaitForHandlers(true))
+	service := &nodeService{c: c}
+	controlpb.RegisterControllerServer(server, service)
 	served := make(chan struct{})
 	go func() {
 		defer close(served)
@@ -160,27 +166,41 @@ func (c *controller) run(ctx context.Context) (err error) {
 	}()
 	// The sandbox outlives ctx: an interrupted run is ended in order.
 	life, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	var exits <-chan struct{}
 	defer func() {
 		closing := time.Now()
 		cancel()
 		err = errors.Join(err, c.box.Close())
 		server.Stop()
 		<-served
+		service.readers.Wait()
+		if exits != nil {
+			<-exits
+		}
 		c.opt.Manifest.Timing.TeardownMS = milliseconds(time.Since(closing))
 	}()
-	if err := c.bringUp(ctx, life); err != nil {
+	if err := c.wire(ctx); err != nil {
+		return err
+	}
+	if exits, err = c.watchExits(life); err != nil {
+		return err
+	}
+	if err := c.startAll(ctx); err != nil {
 		return err
 	}
 	c.opt.Manifest.Timing.BringUpMS = milliseconds(time.Since(started))
 	began := time.Now()
 	err = c.loop(ctx, life)
 	c.opt.Manifest.Timing.RunMS = milliseconds(time.Since(began))
-	return errors.Join(append([]error{err, c.end(life)}, c.failures...)...)
+	err = errors.Join(err, c.end(life))
+	if c.more > 0 {
+		err = errors.Join(err, fmt.Errorf("and %d more failures", c.more))
+	}
+	return errors.Join(append(c.failures, err)...)
 }
 
-// bringUp wires the mesh and starts the nodes that run from the start, until
-// all of them are members.
-func (c *controller) bringUp(ctx, life context.Context) error {
+// wire has the mesh wired.
+func (c *controller) wire(ctx context.Context) error {
 	c.mesh = mesh.New(c.sc.Topology, c.sc.LinkParams, c.sc.Metric)
 	plan, err := c.plan().Encode()
 	if err != nil {
@@ -192,8 +212,8 @@ func (c *controller) bringUp(ctx, life context.Context) error {
 	}
 	for {
 		p, err := stream.Recv()
-		if isEOF(err) {
-			break
+		if errors.Is(err, io.EOF) {
+			return nil
 		}
 		if err != nil {
 			return fmt.Errorf("wire the mesh: %w", clean(err))
@@ -202,10 +222,6 @@ func (c *controller) bringUp(ctx, life context.Context) error {
 		c.progress.Done, c.progress.Total = int(p.GetDone()), int(p.GetTotal())
 		c.show()
 	}
-	if err := c.watchExits(life); err != nil {
-		return err
-	}
-	return c.startAll(ctx)
 }
 
 // plan describes the mesh in real time.
@@ -233,9 +249,20 @@ func (c *controller) plan() *supervise.Plan {
 // write appends a line to the controller's log. A log that cannot be written
 // ends the run: without it nothing can be judged.
 func (c *controller) write(e *eventlog.Event) {
-	if err := c.log.Write(e); err != nil {
-		c.failures = append(c.failures, err)
+	if err := c.log.Write(e); err != nil && !c.broken {
+		c.broken = true
+		c.fail(fmt.Errorf("write controller's log: %w", err))
 	}
+}
+
+// fail tells the user at once of something that went wrong and keeps it.
+func (c *controller) fail(err error) {
+	if len(c.failures) == maxFailures {
+		c.more++
+		return
+	}
+	c.failures = append(c.failures, err)
+	c.opt.Log.Warn("failure", "error", err)
 }
 
 // show gives the terminal a snapshot, a few times a second.

@@ -2,12 +2,10 @@ package controller
 
 import (
 	"context"
-	"runtime"
+	"fmt"
 	"slices"
 	"syscall"
 	"time"
-
-	"golang.org/x/sync/errgroup"
 
 	"churnbed/emulator/controlpb"
 	"churnbed/node/core"
@@ -76,23 +74,18 @@ func (c *controller) strike(life context.Context, group []workloads.Fault) {
 // strikeNodes does one thing to several nodes side by side.
 func (c *controller) strikeNodes(life context.Context, verb workloads.Verb, nodes []*node) {
 	why := string(verb)
-	each := func(applies func(*node) bool, do func(*node)) []*node {
-		var done []*node
-		var group errgroup.Group
-		group.SetLimit(4 * runtime.NumCPU())
+	those := func(applies func(*node) bool) []*node {
+		var list []*node
 		for _, n := range nodes {
-			if applies(n) && !slices.Contains(done, n) {
-				done = append(done, n)
-				group.Go(func() error { do(n); return nil })
+			if applies(n) && !slices.Contains(list, n) {
+				list = append(list, n)
 			}
 		}
-		_ = group.Wait()
-		return done
+		return list
 	}
-	alive := func(n *node) bool { return n.alive }
 	switch verb {
 	case workloads.Crash, workloads.Poweroff:
-		struck := each(alive, func(n *node) { c.kill(life, n, why) })
+		struck := c.kill(life, those(func(n *node) bool { return n.alive }), why)
 		if verb == workloads.Poweroff {
 			for _, n := range nodes {
 				c.mesh.SetOff(n.id, true)
@@ -103,25 +96,32 @@ func (c *controller) strikeNodes(life context.Context, verb workloads.Verb, node
 			c.announce(n, membership.Failed)
 		}
 	case workloads.Pause:
-		struck := each(func(n *node) bool { return n.alive && !n.paused }, func(n *node) { c.signal(life, n, syscall.SIGSTOP, eventlog.Pause) })
-		c.measured.pauses += len(struck)
+		running := those(func(n *node) bool { return n.alive && !n.paused })
+		for _, n := range c.signal(life, running, syscall.SIGSTOP, eventlog.Pause, why) {
+			n.paused = true
+		}
 	case workloads.Resume:
-		each(func(n *node) bool { return n.alive && n.paused }, func(n *node) { c.signal(life, n, syscall.SIGCONT, eventlog.Resume) })
+		c.resume(life, those(func(n *node) bool { return n.paused }))
 	case workloads.Restart, workloads.Join:
 		for _, n := range nodes {
 			c.mesh.SetOff(n.id, false)
-		}
-		c.applyLinks(life, nil, why)
-		for _, n := range each(func(n *node) bool { return !n.alive }, func(n *node) { c.restart(life, n, why) }) {
-			c.announce(n, membership.Up)
-		}
-	case workloads.Leave:
-		for _, n := range nodes {
-			if n.alive && !n.leaving && !n.paused {
-				c.leave(n)
+			if n.leaving {
+				n.again = verb // as soon as it has left
 			}
 		}
+		c.applyLinks(life, nil, why)
+		c.restart(life, those(func(n *node) bool { return !n.alive }), why)
+	case workloads.Leave:
+		for _, n := range those(func(n *node) bool { return n.alive && !n.leaving && !n.paused }) {
+			c.leave(n)
+		}
 	case workloads.LinkDown, workloads.LinkUp, workloads.Partition, workloads.Heal, workloads.Set:
+	}
+}
+
+func (c *controller) resume(life context.Context, nodes []*node) {
+	for _, n := range c.signal(life, nodes, syscall.SIGCONT, eventlog.Resume, string(workloads.Resume)) {
+		n.paused = false
 	}
 }
 
@@ -139,8 +139,15 @@ func (c *controller) leave(n *node) {
 	})
 	inc := n.inc
 	c.schedule.add(at.Add(leaveTimeout), func(life context.Context) {
-		if n.alive && n.leaving && n.inc == inc {
-			c.kill(life, n, "leave timed out")
+		if !n.alive || !n.leaving || n.inc != inc {
+			return
+		}
+		again := n.again
+		for _, n := range c.kill(life, []*node{n}, "leave timed out") {
+			c.announce(n, membership.Failed)
+		}
+		if again != "" {
+			c.strikeNodes(life, again, []*node{n})
 		}
 	})
 }
@@ -158,7 +165,12 @@ func (c *controller) strikeRole(life context.Context, p pendingRole) {
 	if len(struck) == 0 {
 		if c.now() < p.until {
 			c.waiting = append(c.waiting, p)
+			return
 		}
+		c.write(&eventlog.Event{
+			T: int64(c.now()), Kind: eventlog.Note, Node: -1, Verb: string(f.Verb),
+			Text: fmt.Sprintf("nobody was %s within %v: given up", f.Role, rolePatience),
+		})
 		return
 	}
 	c.strikeNodes(life, f.Verb, struck)
@@ -191,13 +203,4 @@ func inRole(n *node, role string) bool {
 		return n.joined && n.state == controlpb.Report_Changed_NONE
 	}
 	return false
-}
-
-// lastArrival is the instant of the last local request of the workload.
-func (c *controller) lastArrival() core.Instant {
-	last := c.epoch
-	for i := range c.sc.Arrivals {
-		last = max(last, c.epoch.Add(c.sc.Arrivals[i].At))
-	}
-	return last
 }

@@ -3,7 +3,7 @@ package controller
 import (
 	"context"
 	"errors"
-	"syscall"
+	"fmt"
 	"time"
 
 	"churnbed/emulator/controlpb"
@@ -15,8 +15,7 @@ import (
 // node knows it before it comes.
 const lead = 50 * time.Millisecond
 
-// loop runs the workload from the epoch to its end. It returns ctx's error
-// when the user ended it.
+// loop runs the workload from the epoch to its end, or until ctx ends.
 func (c *controller) loop(ctx, life context.Context) error {
 	epoch := c.now().Add(c.sc.Warmup).Add(time.Duration(float64(lead) / c.sc.TimeScale))
 	c.begin(epoch)
@@ -25,29 +24,24 @@ func (c *controller) loop(ctx, life context.Context) error {
 	if err := c.measured.start(c, life); err != nil {
 		return err
 	}
-	last := c.lastArrival()
-	limit := last.Add(c.sc.Drain)
-	if c.sc.Duration > 0 {
-		last, limit = core.Never, epoch.Add(c.sc.Duration)
-	}
-	if c.sc.Slice > 0 {
-		c.slice(life)
-	}
+	last, limit := c.span()
+	c.slice()
 	tick := time.NewTicker(200 * time.Millisecond)
 	defer tick.Stop()
 	for {
 		now := c.now()
-		for c.schedule.next() <= now {
-			c.schedule.heap.Pop().do(life)
+		for c.schedule.next() <= now && !c.broken && ctx.Err() == nil {
+			c.schedule.pop()(life)
 		}
 		now = c.now()
-		if now >= limit || now > last && c.settled() {
+		switch {
+		case now >= limit, now > last && c.settled(), c.hopeless(), c.broken:
+			return nil
+		case ctx.Err() != nil:
+			c.write(&eventlog.Event{T: int64(now), Kind: eventlog.Interrupt, Node: -1})
 			return nil
 		}
-		if len(c.failures) > 0 && c.hopeless() {
-			return nil
-		}
-		c.progress.Elapsed = now.Sub(epoch)
+		c.progress.Elapsed = max(0, now.Sub(epoch))
 		c.show()
 		timer := time.NewTimer(c.wait(min(c.schedule.next(), limit)))
 		select {
@@ -55,17 +49,37 @@ func (c *controller) loop(ctx, life context.Context) error {
 			c.take(life, e)
 		case <-timer.C:
 		case <-tick.C:
+		case <-ctx.Done():
 		case <-c.box.Done():
 			timer.Stop()
 			return errors.New("the sandbox ended unexpectedly")
-		case <-ctx.Done():
-			timer.Stop()
-			c.write(&eventlog.Event{T: int64(c.now()), Kind: eventlog.Interrupt, Node: -1})
-			return ctx.Err()
 		}
 		timer.Stop()
 	}
 }
+
+// span returns when the last local request of the workload arrives, after
+// which the run ends as soon as all is served, and when it ends at the latest.
+func (c *controller) span() (last, limit core.Instant) {
+	if c.sc.Duration > 0 {
+		return core.Never, c.epoch.Add(c.sc.Duration)
+	}
+	last = c.epoch
+	for i := range c.sc.Arrivals {
+		last = max(last, c.epoch.Add(c.sc.Arrivals[i].At))
+	}
+	limit = last.Add(c.sc.Drain)
+	if w := c.sc.Closed; w != nil && w.Rate > 0 {
+		// Nodes think and ask in turn: what that takes without hindrance.
+		quota := float64(w.Quota)
+		each := quota/w.Rate + quota*float64(len(c.nodes))*w.CS.Mean.Seconds()
+		limit = limit.Add(time.Duration(min(each, maxSpan.Seconds()) * float64(time.Second)))
+	}
+	return last, limit
+}
+
+// maxSpan bounds, in scenario time, the estimate of a closed workload.
+const maxSpan = 30 * 24 * time.Hour
 
 // take handles one event.
 func (c *controller) take(life context.Context, e any) {
@@ -76,7 +90,7 @@ func (c *controller) take(life context.Context, e any) {
 			c.retryRoles(life)
 		}
 	case *controlpb.Exit:
-		c.exited(e)
+		c.exited(life, e)
 	}
 }
 
@@ -93,14 +107,18 @@ func (c *controller) settled() bool {
 	return true
 }
 
-// hopeless reports whether no node is left.
+// hopeless reports whether something went wrong and no node is left, nor will
+// be.
 func (c *controller) hopeless() bool {
+	if len(c.failures) == 0 || c.schedule.deeds > 0 {
+		return false
+	}
 	for _, n := range c.nodes {
 		if n.alive {
 			return false
 		}
 	}
-	return c.schedule.next() == core.Never
+	return true
 }
 
 // endTimeout bounds, in real time, how long nodes may take to write their
@@ -110,37 +128,51 @@ const endTimeout = 10 * time.Second
 // end ends all nodes in order and collects the last figures.
 func (c *controller) end(life context.Context) error {
 	c.progress.Phase = Ending
+	c.shown = time.Time{}
 	c.show()
 	at := c.now()
+	c.waiting = nil // faults that waited for a role
+	var paused []*node
 	for _, n := range c.nodes {
 		if n.alive && n.paused {
-			c.signal(life, n, syscall.SIGCONT, eventlog.Resume)
+			paused = append(paused, n)
 		}
 	}
+	c.resume(life, paused)
 	c.tellAll(&controlpb.Command{What: &controlpb.Command_Stop_{Stop: &controlpb.Command_Stop{}}})
 	deadline := time.NewTimer(endTimeout)
 	defer deadline.Stop()
 	var errs []error
-	for waiting := true; waiting; {
-		waiting = false
-		for _, n := range c.nodes {
-			waiting = waiting || n.alive
-		}
-		if !waiting {
-			break
-		}
+	for running := c.running(); len(running) > 0; running = c.running() {
 		select {
 		case e := <-c.events:
 			c.take(life, e)
+			continue
 		case <-c.box.Done():
 			return errors.New("the sandbox ended unexpectedly")
 		case <-deadline.C:
 			// They are killed with the sandbox; their logs lack the last lines.
-			errs = append(errs, errors.New("end nodes: some did not write their last lines in time"))
-			waiting = false
+			for _, n := range running[:min(len(running), maxFailures)] {
+				errs = append(errs, &NodeError{n.id, fmt.Sprintf("did not end within %v of Stop", endTimeout)})
+			}
+			if m := len(running) - maxFailures; m > 0 {
+				errs = append(errs, fmt.Errorf("and %d more nodes did not", m))
+			}
 		}
+		break
 	}
 	errs = append(errs, c.measured.finish(c, life))
 	c.write(&eventlog.Event{T: int64(at), After: int64(c.now()), Kind: eventlog.End, Node: -1})
 	return errors.Join(errs...)
+}
+
+// running lists the nodes whose process has not ended.
+func (c *controller) running() []*node {
+	var list []*node
+	for _, n := range c.nodes {
+		if n.alive {
+			list = append(list, n)
+		}
+	}
+	return list
 }

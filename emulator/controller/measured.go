@@ -16,10 +16,9 @@ import (
 
 // measured is what the run has measured of the host and the fabric so far.
 type measured struct {
-	pauses int
-	last   *controlpb.MeasureReply
-	at     time.Time
-	cpu    cpuTimes
+	last *controlpb.MeasureReply
+	at   time.Time
+	cpu  cpuTimes
 }
 
 // start takes the first reading, from which the first slice counts.
@@ -33,15 +32,18 @@ func (m *measured) start(c *controller, life context.Context) error {
 }
 
 // slice takes a reading at the end of each slice.
-func (c *controller) slice(life context.Context) {
-	c.schedule.add(c.now().Add(c.sc.Slice), func(life context.Context) {
+func (c *controller) slice() {
+	if c.sc.Slice <= 0 {
+		return
+	}
+	c.schedule.addChore(c.now().Add(c.sc.Slice), func(life context.Context) {
 		reply, err := c.box.Supervisor.Measure(life, &controlpb.MeasureRequest{})
 		if err != nil {
-			c.failures = append(c.failures, fmt.Errorf("measure: %w", clean(err)))
+			c.fail(fmt.Errorf("measure: %w", clean(err)))
 			return
 		}
 		c.writeSlice(reply)
-		c.slice(life)
+		c.slice()
 	})
 }
 

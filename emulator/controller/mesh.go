@@ -42,7 +42,7 @@ func (c *controller) applyLinks(life context.Context, changed []int, why string)
 	}
 	reply, err := c.box.Supervisor.SetLinks(life, req)
 	if err != nil {
-		c.failures = append(c.failures, fmt.Errorf("change links: %w", clean(err)))
+		c.fail(fmt.Errorf("change links: %w", clean(err)))
 		return
 	}
 	at, after := int64(c.clock.At(reply.GetBefore())), int64(c.clock.At(reply.GetAfter()))
@@ -56,7 +56,7 @@ func (c *controller) applyLinks(life context.Context, changed []int, why string)
 		c.schedule.add(c.now().Add(c.sc.Convergence), func(life context.Context) {
 			if routes := c.reroute(); len(routes) > 0 {
 				if _, err := c.box.Supervisor.SetLinks(life, &controlpb.SetLinksRequest{Routes: routes}); err != nil {
-					c.failures = append(c.failures, fmt.Errorf("change routes: %w", clean(err)))
+					c.fail(fmt.Errorf("change routes: %w", clean(err)))
 				}
 			}
 		})
@@ -107,22 +107,43 @@ func (c *controller) relink(changed []int) {
 
 // schedule is what is still to be done, by instant.
 type schedule struct {
-	heap core.Heap[deed]
-	n    int
+	heap  core.Heap[deed]
+	n     int
+	deeds int // of the scenario; measurements are chores
 }
 
 type deed struct {
-	at core.Instant
-	n  int // keeps the order of equal instants
-	do func(life context.Context)
+	at    core.Instant
+	n     int // keeps the order of equal instants
+	do    func(life context.Context)
+	chore bool
 }
 
 func (s *schedule) add(at core.Instant, do func(life context.Context)) {
+	s.deeds++
+	s.push(deed{at: at, do: do})
+}
+
+func (s *schedule) addChore(at core.Instant, do func(life context.Context)) {
+	s.push(deed{at: at, do: do, chore: true})
+}
+
+func (s *schedule) push(d deed) {
 	if s.heap.Less == nil {
 		s.heap.Less = func(a, b *deed) bool { return a.at < b.at || a.at == b.at && a.n < b.n }
 	}
 	s.n++
-	s.heap.Push(deed{at, s.n, do})
+	d.n = s.n
+	s.heap.Push(d)
+}
+
+// pop takes what is due next; there must be something.
+func (s *schedule) pop() func(life context.Context) {
+	d := s.heap.Pop()
+	if !d.chore {
+		s.deeds--
+	}
+	return d.do
 }
 
 // next returns when the next deed is due, core.Never if none is.

@@ -2,28 +2,24 @@ package controller
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os/exec"
 	"path/filepath"
 	"runtime"
-	"sync"
+	"strings"
 	"syscall"
 	"time"
 
 	"golang.org/x/sync/errgroup"
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
 	"churnbed/emulator/controlpb"
 	"churnbed/node/core"
 	"churnbed/node/eventlog"
-	"churnbed/node/host"
 	"churnbed/node/membership"
-	"churnbed/node/stack"
+	"churnbed/workloads"
 )
 
 // node is what the loop knows of a node.
@@ -35,125 +31,30 @@ type node struct {
 	idle    bool
 	paused  bool
 	leaving bool
-	killed  bool // its end was our doing
+	failed  bool           // it has reported why it cannot go on
+	again   workloads.Verb // restart or join, due as soon as it has left
 	state   controlpb.Report_Changed_State
-	started time.Time
 }
 
-// session is one attached node process.
-type session struct {
-	peer   core.Peer
-	mu     sync.Mutex // serialises Send
-	stream grpc.BidiStreamingServer[controlpb.Report, controlpb.Command]
+// NodeError says that a node process failed by itself.
+type NodeError struct {
+	Node core.NodeID
+	What string
 }
 
-func (s *session) send(c *controlpb.Command) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.stream.Send(c)
-}
+func (e *NodeError) Error() string { return fmt.Sprintf("node %d %s", e.Node, e.What) }
 
-// reported is a node's report on its way to the loop.
-type reported struct {
-	peer   core.Peer
-	report *controlpb.Report
-}
-
-// nodeService implements controlpb.ControllerServer.
-type nodeService struct {
-	controlpb.UnimplementedControllerServer
-	c *controller
-}
-
-// Attach serves one life of one node.
-func (s *nodeService) Attach(stream grpc.BidiStreamingServer[controlpb.Report, controlpb.Command]) error {
-	first, err := stream.Recv()
-	if err != nil {
-		return err
-	}
-	hello := first.GetHello()
-	if hello == nil {
-		return status.Error(codes.InvalidArgument, "the first report must be Hello")
-	}
-	if hello.GetContract() != host.Contract {
-		return status.Errorf(codes.FailedPrecondition, "node keeps contract %d, this controller %d", hello.GetContract(), host.Contract)
-	}
-	peer := core.Peer{ID: core.NodeID(hello.GetNode()), Inc: core.Incarnation(hello.GetIncarnation())}
-	c := s.c
-	cfg, err := c.configure(peer)
-	if err != nil {
-		return status.Error(codes.PermissionDenied, err.Error())
-	}
-	b, err := json.Marshal(cfg)
-	if err != nil {
-		return status.Errorf(codes.Internal, "encode configuration: %v", err)
-	}
-	se := &session{peer: peer, stream: stream}
-	err = se.send(&controlpb.Command{What: &controlpb.Command_Configure_{Configure: &controlpb.Command_Configure{
-		ConfigJson: b, ZeroMonotonicNs: c.zero, TimeScale: c.sc.TimeScale,
-	}}})
-	if err != nil {
-		return err
-	}
-	if err := c.register(se); err != nil {
-		return err
-	}
-	for {
-		r, err := stream.Recv()
-		if err != nil {
-			c.unregister(se)
-			return nil // the node's end reaches the loop through Exits
-		}
-		select {
-		case c.events <- reported{peer, r}:
-		case <-stream.Context().Done():
-			return nil
-		}
-		if r.GetStopped() != nil || r.GetFailed() != nil {
-			c.unregister(se)
-			return nil
-		}
+// tell queues a command for the present life of a node, if it has one.
+func (c *controller) tell(id core.NodeID, cmd *controlpb.Command) {
+	if l := c.lives.of(id); l != nil {
+		l.tell(cmd)
 	}
 }
 
-// configure returns the configuration of the life that attached.
-func (c *controller) configure(p core.Peer) (stack.Config, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if p.ID < 0 || int(p.ID) >= len(c.expected) || c.expected[p.ID] != p.Inc {
-		return stack.Config{}, fmt.Errorf("node %v is not expected", p)
-	}
-	cfg := c.sc.NodeConfig(p.ID, p.Inc)
-	if c.sc.Membership.Service == "oracle" && cfg.Join {
-		// The oracle knows who is there.
-		cfg.Join = false
-		cfg.Members = cfg.Members[:0]
-		for id, se := range c.sessions {
-			if se != nil && core.NodeID(id) != p.ID {
-				cfg.Members = append(cfg.Members, se.peer)
-			}
-		}
-	}
-	return cfg, nil
-}
-
-// register makes the session known; a node that comes after the epoch is told
-// of it at once.
-func (c *controller) register(se *session) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.sessions[se.peer.ID] = se
-	if !c.began {
-		return nil
-	}
-	return se.send(beginCommand(c.epoch))
-}
-
-func (c *controller) unregister(se *session) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.sessions[se.peer.ID] == se {
-		c.sessions[se.peer.ID] = nil
+// tellAll queues a command for every node that runs.
+func (c *controller) tellAll(cmd *controlpb.Command) {
+	for i := range c.nodes {
+		c.tell(core.NodeID(i), cmd)
 	}
 }
 
@@ -161,43 +62,23 @@ func beginCommand(epoch core.Instant) *controlpb.Command {
 	return &controlpb.Command{What: &controlpb.Command_Begin_{Begin: &controlpb.Command_Begin{EpochNs: int64(epoch)}}}
 }
 
-// tell sends a command to a node, if it is attached. A node that cannot be
-// told has ended or will be seen to end.
-func (c *controller) tell(id core.NodeID, cmd *controlpb.Command) bool {
-	c.mu.Lock()
-	se := c.sessions[id]
-	c.mu.Unlock()
-	return se != nil && se.send(cmd) == nil
-}
-
-// tellAll sends a command to all attached nodes.
-func (c *controller) tellAll(cmd *controlpb.Command) {
-	for i := range c.nodes {
-		c.tell(core.NodeID(i), cmd)
-	}
-}
-
 // begin sets the epoch and tells everyone.
 func (c *controller) begin(epoch core.Instant) {
-	c.mu.Lock()
 	c.epoch, c.began = epoch, true
-	all := append([]*session(nil), c.sessions...)
-	c.mu.Unlock()
-	for _, se := range all {
-		if se != nil {
-			_ = se.send(beginCommand(epoch)) // see tell
-		}
-	}
+	c.tellAll(beginCommand(epoch))
 	c.write(&eventlog.Event{T: int64(epoch), Kind: eventlog.Epoch, Node: -1})
 }
 
-// watchExits brings the ends of node processes to the loop.
-func (c *controller) watchExits(life context.Context) error {
+// watchExits brings the ends of node processes to the loop, until life ends;
+// then over is closed.
+func (c *controller) watchExits(life context.Context) (over <-chan struct{}, err error) {
 	stream, err := c.box.Supervisor.Exits(life, &controlpb.ExitsRequest{})
 	if err != nil {
-		return fmt.Errorf("watch node processes: %w", err)
+		return nil, fmt.Errorf("watch node processes: %w", clean(err))
 	}
+	done := make(chan struct{})
 	go func() {
+		defer close(done)
 		for {
 			e, err := stream.Recv()
 			if err != nil {
@@ -210,76 +91,96 @@ func (c *controller) watchExits(life context.Context) error {
 			}
 		}
 	}()
-	return nil
+	return done, nil
 }
 
 // startAll starts the nodes of the first hour and waits until they joined.
 func (c *controller) startAll(ctx context.Context) error {
-	var group errgroup.Group
-	group.SetLimit(2 * runtime.NumCPU())
 	total := 0
 	for _, n := range c.nodes {
-		if !c.sc.Up[n.id] {
-			continue
-		}
-		total++
-		n.inc, n.alive, n.started = core.FirstIncarnation, true, time.Now()
-		c.expect(n)
-	}
-	for _, n := range c.nodes {
-		if n.alive {
-			group.Go(func() error {
-				if ctx.Err() != nil {
-					return ctx.Err()
-				}
-				_, err := c.box.Supervisor.Start(ctx, &controlpb.StartRequest{Node: uint32(n.id), Incarnation: uint32(n.inc)})
-				return clean(err)
-			})
+		if c.sc.Up[n.id] {
+			total++
+			n.inc, n.alive = core.FirstIncarnation, true
+			c.expect(n)
 		}
 	}
+	ctx, cancel := context.WithCancel(ctx)
 	started := make(chan error, 1)
-	go func() { started <- group.Wait() }()
+	go func() { started <- c.startProcesses(ctx) }()
+	running := true
+	defer func() {
+		cancel()
+		if running {
+			<-started
+		}
+	}()
 	deadline := time.NewTimer(joinTimeout + c.clock.Real(30*time.Second))
 	defer deadline.Stop()
-	joined := 0
-	for running := true; running || joined < total; {
+	for joined := 0; running || joined < total; {
 		c.progress.Phase, c.progress.Done, c.progress.Total = Starting, joined, total
 		c.show()
 		select {
 		case err := <-started:
-			if err != nil {
+			if running = false; err != nil {
 				return fmt.Errorf("start nodes: %w", err)
 			}
-			running, started = false, nil
 		case e := <-c.events:
 			switch e := e.(type) {
 			case reported:
+				before := c.nodes[e.peer.ID].joined
 				c.heard(e)
-				if e.report.GetJoined() != nil {
+				if c.nodes[e.peer.ID].joined && !before {
 					joined++
 				}
 				if f := e.report.GetFailed(); f != nil {
-					return fmt.Errorf("start node %v: %s", e.peer, f.GetError())
+					return &NodeError{e.peer.ID, "could not start: " + f.GetError()}
 				}
 			case *controlpb.Exit:
-				return fmt.Errorf("start node %d: its process ended (%s): %s", e.GetNode(), e.GetStatus(), e.GetStderr())
+				return &NodeError{core.NodeID(e.GetNode()), endedText(e)}
 			}
 		case <-c.box.Done():
 			return errors.New("start nodes: the sandbox ended unexpectedly")
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-deadline.C:
-			return fmt.Errorf("start nodes: %d of %d have not joined in time", total-joined, total)
+			return &NodeError{c.firstNotJoined(), fmt.Sprintf("has not joined in time (%d of %d have)", joined, total)}
 		}
 	}
 	return nil
 }
 
-// expect lets the node's present incarnation attach.
-func (c *controller) expect(n *node) {
-	c.mu.Lock()
-	c.expected[n.id] = n.inc
-	c.mu.Unlock()
+// startProcesses starts the process of every node that is to run.
+func (c *controller) startProcesses(ctx context.Context) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(2 * runtime.NumCPU())
+	for id, up := range c.sc.Up {
+		if !up || ctx.Err() != nil {
+			continue
+		}
+		group.Go(func() error {
+			_, err := c.box.Supervisor.Start(ctx, &controlpb.StartRequest{Node: uint32(id), Incarnation: uint32(core.FirstIncarnation)})
+			return clean(err)
+		})
+	}
+	return group.Wait()
+}
+
+func (c *controller) firstNotJoined() core.NodeID {
+	for _, n := range c.nodes {
+		if n.alive && !n.joined {
+			return n.id
+		}
+	}
+	return core.None
+}
+
+// endedText tells how a process ended by itself.
+func endedText(e *controlpb.Exit) string {
+	s := fmt.Sprintf("ended by itself (%s)", e.GetStatus())
+	if words := strings.TrimSpace(e.GetStderr()); words != "" {
+		s += ": " + words
+	}
+	return s
 }
 
 // heard takes in a report.
@@ -292,7 +193,6 @@ func (c *controller) heard(e reported) {
 	case *controlpb.Report_Joined_:
 		n.joined = true
 	case *controlpb.Report_Changed_:
-		// The next local request may follow at once: HELD, then WAIT.
 		if n.state == controlpb.Report_Changed_HELD && r.Changed.GetState() != controlpb.Report_Changed_HELD {
 			c.progress.Served++
 		}
@@ -300,29 +200,41 @@ func (c *controller) heard(e reported) {
 	case *controlpb.Report_Idle_:
 		n.idle = true
 	case *controlpb.Report_Failed_:
-		c.opt.Log.Error("node failed", "node", n.id, "error", r.Failed.GetError())
-		c.failures = append(c.failures, fmt.Errorf("node %d: %s", n.id, r.Failed.GetError()))
+		n.failed = true
+		c.fail(&NodeError{n.id, "failed: " + r.Failed.GetError()})
 	case *controlpb.Report_Stopped_, *controlpb.Report_Hello_:
 	}
 }
 
 // exited takes in the end of a node process.
-func (c *controller) exited(e *controlpb.Exit) {
+func (c *controller) exited(life context.Context, e *controlpb.Exit) {
 	n := c.nodes[e.GetNode()]
 	if uint32(n.inc) != e.GetIncarnation() || !n.alive {
 		return // we ended it, and know
 	}
-	expected := n.leaving || c.progress.Phase == Ending
-	n.alive, n.joined = false, false
 	c.write(&eventlog.Event{
 		T: int64(c.clock.At(e.GetAt())), Kind: eventlog.Exited, Node: int32(n.id), Inc: uint32(n.inc),
 		State: n.state.String(), Text: e.GetStatus(),
 	})
-	if !expected {
-		c.opt.Log.Error("node process ended by itself", "node", n.id, "status", e.GetStatus(), "stderr", e.GetStderr())
-		c.failures = append(c.failures, fmt.Errorf("node %d ended by itself (%s): %s", n.id, e.GetStatus(), e.GetStderr()))
+	left, again := n.leaving, n.again
+	if !left && !n.failed && c.progress.Phase != Ending {
+		c.fail(&NodeError{n.id, endedText(e)})
 	}
-	c.announce(n, membership.Left)
+	c.ended(n)
+	if left {
+		c.announce(n, membership.Left)
+	} else {
+		c.announce(n, membership.Failed)
+	}
+	if again != "" && c.progress.Phase == Running {
+		c.strikeNodes(life, again, []*node{n})
+	}
+}
+
+// ended forgets the present life of a node.
+func (c *controller) ended(n *node) {
+	c.lives.set(n.id, nil)
+	*n = node{id: n.id, inc: n.inc}
 }
 
 // announce tells the others through the oracle, where it is in charge.
@@ -340,72 +252,96 @@ func (c *controller) announce(n *node, change membership.ChangeKind) {
 	}
 }
 
-// kill ends a node's process with SIGKILL and logs it under verb.
-func (c *controller) kill(life context.Context, n *node, verb string) {
-	state := n.state
-	reply, err := c.box.Supervisor.Signal(life, &controlpb.SignalRequest{Node: uint32(n.id), Signal: int32(syscall.SIGKILL)})
-	if err != nil {
-		c.failures = append(c.failures, fmt.Errorf("kill node %d: %w", n.id, clean(err)))
-		return
-	}
-	if reply.GetGone() {
-		return // its end is on its way to the loop
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock() // kills of one instant run side by side
-	n.alive, n.joined, n.idle, n.paused, n.state = false, false, false, false, controlpb.Report_Changed_NONE
-	c.expected[n.id] = 0
-	c.progress.Kills++
-	c.write(&eventlog.Event{
-		T: int64(c.clock.At(reply.GetBefore())), After: int64(c.clock.At(reply.GetAfter())), Kind: eventlog.Kill,
-		Node: int32(n.id), Inc: uint32(n.inc), Verb: verb, State: state.String(),
-	})
+// request is one call to the supervisor about one node, and what came of it.
+type request[Reply any] struct {
+	n     *node
+	reply Reply
+	err   error
 }
 
-// restart starts the next incarnation of a node.
-func (c *controller) restart(life context.Context, n *node, verb string) {
-	c.mu.Lock()
-	if n.inc == 0 {
-		n.inc = core.FirstIncarnation
-	} else {
-		n.inc = core.Incarnation(n.inc.Start()+1) * core.IncarnationStep
+// together makes a call for each of several nodes side by side.
+func together[Reply any](nodes []*node, call func(*node) (Reply, error)) []request[Reply] {
+	done := make([]request[Reply], len(nodes))
+	var group errgroup.Group
+	group.SetLimit(4 * runtime.NumCPU())
+	for i, n := range nodes {
+		group.Go(func() error {
+			reply, err := call(n)
+			done[i] = request[Reply]{n, reply, clean(err)}
+			return nil
+		})
 	}
-	c.expected[n.id] = n.inc
-	n.alive, n.joined, n.idle, n.leaving, n.paused = true, false, false, false, false
-	n.state, n.started = controlpb.Report_Changed_NONE, time.Now()
-	c.mu.Unlock()
-	reply, err := c.box.Supervisor.Start(life, &controlpb.StartRequest{Node: uint32(n.id), Incarnation: uint32(n.inc)})
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if err != nil {
-		n.alive = false
-		c.failures = append(c.failures, fmt.Errorf("restart node %d: %w", n.id, clean(err)))
-		return
-	}
-	c.progress.Restarts++
-	c.write(&eventlog.Event{
-		T: int64(c.clock.At(reply.GetBefore())), After: int64(c.clock.At(reply.GetAfter())), Kind: eventlog.Restart,
-		Node: int32(n.id), Inc: uint32(n.inc), Verb: verb, PID: int(reply.GetPid()),
-	})
+	_ = group.Wait() // errors are kept one by one
+	return done
 }
 
-// signal pauses or resumes a node.
-func (c *controller) signal(life context.Context, n *node, sig syscall.Signal, kind eventlog.Kind) {
-	reply, err := c.box.Supervisor.Signal(life, &controlpb.SignalRequest{Node: uint32(n.id), Signal: int32(sig)})
-	if err != nil {
-		c.failures = append(c.failures, fmt.Errorf("signal node %d: %w", n.id, clean(err)))
-		return
-	}
-	if reply.GetGone() {
-		return
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	n.paused = sig == syscall.SIGSTOP
-	c.write(&eventlog.Event{
-		T: int64(c.clock.At(reply.GetBefore())), After: int64(c.clock.At(reply.GetAfter())), Kind: kind,
-		Node: int32(n.id), Inc: uint32(n.inc), Verb: string(kind), State: n.state.String(),
+// signal sends one signal to several nodes and returns what was done; nodes
+// whose process had ended are left out: their end is on its way to the loop.
+func (c *controller) signal(life context.Context, nodes []*node, sig syscall.Signal, kind eventlog.Kind, verb string) []*node {
+	results := together(nodes, func(n *node) (*controlpb.SignalReply, error) {
+		return c.box.Supervisor.Signal(life, &controlpb.SignalRequest{Node: uint32(n.id), Signal: int32(sig)})
 	})
+	var struck []*node
+	for _, r := range results {
+		n := r.n
+		switch {
+		case r.err != nil:
+			c.fail(fmt.Errorf("%s node %d: %w", verb, n.id, r.err))
+			continue
+		case r.reply.GetGone():
+			continue
+		}
+		c.write(&eventlog.Event{
+			T: int64(c.clock.At(r.reply.GetBefore())), After: int64(c.clock.At(r.reply.GetAfter())), Kind: kind,
+			Node: int32(n.id), Inc: uint32(n.inc), Verb: verb, State: n.state.String(),
+		})
+		struck = append(struck, n)
+	}
+	return struck
+}
+
+// kill ends the processes of nodes with SIGKILL and logs it under verb.
+func (c *controller) kill(life context.Context, nodes []*node, verb string) []*node {
+	struck := c.signal(life, nodes, syscall.SIGKILL, eventlog.Kill, verb)
+	for _, n := range struck {
+		c.progress.Kills++
+		c.ended(n)
+	}
+	return struck
+}
+
+// restart starts the next incarnation of nodes.
+func (c *controller) restart(life context.Context, nodes []*node, verb string) {
+	for _, n := range nodes {
+		if n.inc == 0 {
+			n.inc = core.FirstIncarnation
+		} else {
+			n.inc = core.Incarnation(n.inc.Start()+1) * core.IncarnationStep
+		}
+		c.expect(n)
+	}
+	results := together(nodes, func(n *node) (*controlpb.StartReply, error) {
+		return c.box.Supervisor.Start(life, &controlpb.StartRequest{Node: uint32(n.id), Incarnation: uint32(n.inc)})
+	})
+	for _, r := range results {
+		n := r.n
+		if r.err != nil {
+			c.ended(n)
+			c.fail(fmt.Errorf("restart node %d: %w", n.id, r.err))
+			continue
+		}
+		n.alive = true
+		c.progress.Restarts++
+		c.write(&eventlog.Event{
+			T: int64(c.clock.At(r.reply.GetBefore())), After: int64(c.clock.At(r.reply.GetAfter())), Kind: eventlog.Restart,
+			Node: int32(n.id), Inc: uint32(n.inc), Verb: verb, PID: int(r.reply.GetPid()),
+		})
+	}
+	for _, r := range results {
+		if r.n.alive {
+			c.announce(r.n, membership.Up)
+		}
+	}
 }
 
 // clean takes the gRPC wrapping off an error of the supervisor.
@@ -418,8 +354,6 @@ func clean(err error) error {
 	}
 	return err
 }
-
-func isEOF(err error) bool { return errors.Is(err, io.EOF) }
 
 func lookPath(name string) (string, error) {
 	p, err := exec.LookPath(name)

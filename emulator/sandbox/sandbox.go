@@ -12,9 +12,11 @@
 package sandbox
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -62,8 +64,17 @@ type Sandbox struct {
 	close  sync.Once
 }
 
-// Rootless reports whether sandboxes of this process need a user namespace.
-func Rootless() bool { return os.Geteuid() != 0 }
+// Rootless reports whether sandboxes of this process need a user namespace:
+// whether it lacks CAP_SYS_ADMIN, as ordinary users do, and root in most
+// containers.
+func Rootless() bool {
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var data [2]unix.CapUserData
+	if err := unix.Capget(&header, &data[0]); err != nil {
+		return os.Geteuid() != 0
+	}
+	return data[0].Effective&(1<<unix.CAP_SYS_ADMIN) == 0
+}
 
 // Start makes a sandbox. dir is a directory for its mount point, which must
 // be on a file system that the caller may write to.
@@ -134,7 +145,7 @@ func (s *Sandbox) launch(theirs *os.File) error {
 	}()
 	if err := <-started; err != nil {
 		s.cmd = nil
-		return fmt.Errorf("create sandbox namespaces: %w", err)
+		return fmt.Errorf("create sandbox namespaces: %w (churnbed doctor says what is missing)", err)
 	}
 	return nil
 }
@@ -151,22 +162,22 @@ func (s *Sandbox) accept(ctx context.Context, conn *net.UnixConn) error {
 	note := make([]byte, 4096)
 	rights := make([]byte, unix.CmsgSpace(4))
 	n, rn, _, _, err := conn.ReadMsgUnix(note, rights)
-	if err != nil {
+	switch {
+	case ctx.Err() != nil:
+		return fmt.Errorf("wait for the sandbox: %w", ctx.Err())
+	case errors.Is(err, io.EOF):
+		return errors.New("wait for the sandbox: its first process ended")
+	case err != nil:
 		return fmt.Errorf("wait for the sandbox: %w", err)
 	}
 	_ = conn.SetReadDeadline(time.Time{})
-	if n == 0 || note[0] != 'L' {
-		return fmt.Errorf("set up the sandbox: %s", note[:n])
+	if note[0] != 'L' {
+		return fmt.Errorf("set up the sandbox: %s", bytes.TrimPrefix(note[:n], []byte("E")))
 	}
-	messages, err := unix.ParseSocketControlMessage(rights[:rn])
-	if err != nil || len(messages) != 1 {
-		return fmt.Errorf("take the sandbox's listener: %d control messages: %w", len(messages), err)
-	}
-	fds, err := unix.ParseUnixRights(&messages[0])
+	f, err := passed(rights[:rn])
 	if err != nil {
 		return fmt.Errorf("take the sandbox's listener: %w", err)
 	}
-	f := os.NewFile(uintptr(fds[0]), "control.sock")
 	defer func() { _ = f.Close() }()
 	listener, err := net.FileListener(f)
 	if err != nil {
@@ -177,6 +188,25 @@ func (s *Sandbox) accept(ctx context.Context, conn *net.UnixConn) error {
 	}
 	s.Listener = listener
 	return nil
+}
+
+// passed takes the one descriptor out of a control message.
+func passed(rights []byte) (*os.File, error) {
+	messages, err := unix.ParseSocketControlMessage(rights)
+	if err != nil {
+		return nil, err
+	}
+	if len(messages) != 1 {
+		return nil, fmt.Errorf("%d control messages, want 1", len(messages))
+	}
+	fds, err := unix.ParseUnixRights(&messages[0])
+	if err != nil {
+		return nil, err
+	}
+	if len(fds) != 1 {
+		return nil, fmt.Errorf("%d descriptors, want 1", len(fds))
+	}
+	return os.NewFile(uintptr(fds[0]), "control.sock"), nil
 }
 
 // Done is closed when the sandbox has ended.

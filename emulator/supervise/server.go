@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"sync"
 	"syscall"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -136,6 +137,10 @@ func (s *Server) Start(_ context.Context, req *controlpb.StartRequest) (*control
 			// One thread of Go code a node: hundreds share the cores.
 			"GOMAXPROCS=1", "GOGC=200", "GOTRACEBACK=single",
 		},
+		// Signals go to the whole group: a program may stand behind a wrapper.
+		SysProcAttr: &syscall.SysProcAttr{Setpgid: true},
+		// A child that it left behind must not keep it from being reaped.
+		WaitDelay: 100 * time.Millisecond,
 	}
 	before := transport.Monotonic()
 	if err := f.Namespace(id).Start(p.cmd); err != nil {
@@ -181,6 +186,9 @@ func (s *Server) Signal(ctx context.Context, req *controlpb.SignalRequest) (*con
 	case err != nil:
 		return nil, status.Errorf(codes.Internal, "signal node process: %v", err)
 	}
+	// The rest of its group, if there is any. The process was there a moment
+	// ago, so its number is not in use again.
+	_ = syscall.Kill(-p.cmd.Process.Pid, sig)
 	if sig == syscall.SIGKILL {
 		select {
 		case <-p.gone:
