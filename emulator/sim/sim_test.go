@@ -27,22 +27,23 @@ type scene struct {
 	arrivals   []workloads.Arrival
 	faults     []workloads.Fault
 	log        func(core.NodeID, *eventlog.Event)
+
+	top    *topologies.Topology // instead of a random one
+	params *link.Params         // instead of 5 ms and loss
 }
 
 func (s *scene) world(t testing.TB) *sim.World {
 	t.Helper()
-	top, err := topologies.Generate(topologies.GenerateParams{
-		Kind: "random", Nodes: s.nodes, Width: s.area, Height: s.area, Radius: 4,
-	}, s.seed)
-	if err != nil {
-		t.Fatal(err)
-	}
+	top := s.topology(t)
 	routes := topologies.ComputeRoutes(top, topologies.Euclid, nil, nil, nil)
 	up := make([]bool, s.nodes)
 	for i := range up {
 		up[i] = true
 	}
 	params := link.Params{Delay: 5 * time.Millisecond, Loss: s.loss}
+	if s.params != nil {
+		params = *s.params
+	}
 	w, err := sim.New(sim.Config{
 		Topology: top, Metric: topologies.Euclid, Seed: s.seed, Up: up, Arrivals: s.arrivals, Faults: s.faults,
 		Params: func(int) (link.Params, link.Params) { return params, params },
@@ -145,6 +146,9 @@ func TestReferenceCost(t *testing.T) {
 
 func (s *scene) topology(t testing.TB) *topologies.Topology {
 	t.Helper()
+	if s.top != nil {
+		return s.top
+	}
 	top, err := topologies.Generate(topologies.GenerateParams{Kind: "random", Nodes: s.nodes, Width: s.area, Height: s.area, Radius: 4}, s.seed)
 	if err != nil {
 		t.Fatal(err)
