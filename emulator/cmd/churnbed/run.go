@@ -16,9 +16,11 @@ import (
 
 	"github.com/schollz/progressbar/v3"
 	"github.com/urfave/cli/v2"
+	"golang.org/x/sys/unix"
 	"golang.org/x/term"
 
 	"churnbed/emulator/controller"
+	"churnbed/emulator/kernel"
 	"churnbed/emulator/scenario"
 	"churnbed/results"
 )
@@ -61,47 +63,44 @@ type runOptions struct {
 
 // emulate runs a scenario and judges it.
 func emulate(ctx context.Context, sc *scenario.Scenario, opt runOptions) error {
-	fabricKind, why, err := chooseFabric(sc.Fabric)
+	var err error
+	if opt.nodeBinary, err = nodeProgram(opt.nodeBinary); err != nil {
+		return err
+	}
+	ctx, stop := interruptible(ctx)
+	defer stop()
+	h, err := probeHost(ctx)
 	if err != nil {
 		return hostError(err)
 	}
-	if opt.nodeBinary == "" {
-		if opt.nodeBinary, err = controller.FindNodeBinary(); err != nil {
-			return hostError(err)
-		}
+	fabricKind, why, err := h.prepare(sc)
+	if ctx.Err() != nil {
+		return &codedError{exitInterrupted, errors.New("interrupted before anything was created")}
 	}
-	if opt.nodeBinary, err = filepath.Abs(opt.nodeBinary); err != nil {
-		return usageError(err)
-	}
-	if st, err := os.Stat(opt.nodeBinary); err != nil || st.IsDir() || st.Mode()&0o111 == 0 {
-		return usageError(fmt.Errorf("node program %s: not an executable file", opt.nodeBinary))
+	if err != nil {
+		return err
 	}
 	if !opt.quiet {
 		for _, w := range sc.Warnings {
 			fmt.Fprintln(opt.stderr, "note:", w)
 		}
 	}
-	ctx, stop := interruptible(ctx)
-	defer stop()
 	show := progress(opt)
 	m := manifest(sc, fabricKind, why)
 	run, err := controller.Run(ctx, controller.Options{
 		Scenario: sc, Dir: sc.OutDir(exists), Fabric: fabricKind, NodeBinary: opt.nodeBinary, Manifest: m, Progress: show.update,
-		Log: slog.New(slog.NewTextHandler(opt.stderr, &slog.HandlerOptions{Level: slog.LevelWarn})),
+		Log: slog.New(slog.NewTextHandler(show, &slog.HandlerOptions{Level: slog.LevelWarn})),
 	})
 	show.finish()
 	if run == nil {
-		return usageError(err)
+		return usageError(fmt.Errorf("%w (--out names another)", err))
 	}
 	interrupted := ctx.Err() != nil
-	if err != nil && !(interrupted && errors.Is(err, context.Canceled)) {
-		fmt.Fprintln(opt.stderr, "churnbed:", err)
-	}
 	if m.Timing.RunMS < 0 { // it never began: there is nothing to judge
-		if interrupted {
-			return &codedError{exitInterrupted, errors.New("interrupted before the workload began")}
-		}
-		return hostError(fmt.Errorf("the run failed before the workload began; what there is of it is in %s", run.Dir))
+		return notBegun(err, interrupted, run.Dir)
+	}
+	if err != nil {
+		fmt.Fprintln(opt.stderr, "churnbed: the run is incomplete:", err)
 	}
 	violated, jerr := judge(run.Dir, opt)
 	switch {
@@ -115,30 +114,61 @@ func emulate(ctx context.Context, sc *scenario.Scenario, opt runOptions) error {
 	return nil
 }
 
+// nodeProgram returns the absolute path of the node program.
+func nodeProgram(path string) (string, error) {
+	if path == "" {
+		path, err := controller.FindNodeBinary()
+		if err != nil {
+			return "", hostError(err)
+		}
+		return path, nil
+	}
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return "", usageError(err)
+	}
+	if st, err := os.Stat(path); err != nil || !st.Mode().IsRegular() || unix.Access(path, unix.X_OK) != nil {
+		return "", usageError(fmt.Errorf("node-binary %s: not a program that may be executed", path))
+	}
+	return path, nil
+}
+
+// notBegun says why a run ended before its epoch.
+func notBegun(err error, interrupted bool, dir string) error {
+	if interrupted {
+		return &codedError{exitInterrupted, fmt.Errorf("interrupted before the workload began; what there is of the run is in %s", dir)}
+	}
+	err = fmt.Errorf("the run failed before the workload began; what there is of it is in %s: %w", dir, err)
+	var node *controller.NodeError
+	if errors.As(err, &node) {
+		return &codedError{exitCheckFailed, err}
+	}
+	return hostError(err)
+}
+
 func exists(path string) bool {
 	_, err := os.Lstat(path)
 	return err == nil
 }
 
-// judge writes and prints the summary and reports whether a check
-// failed.
+// judge writes and prints the summary and reports whether a check failed. A
+// summary that cannot be written is printed all the same.
 func judge(dir string, opt runOptions) (violated bool, err error) {
 	run, err := results.Open(dir)
 	if err != nil {
-		return false, err
+		return false, hostError(err)
 	}
 	s, _, err := results.Judge(run)
 	if err != nil {
-		return false, err
+		return false, hostError(err)
 	}
-	if err := run.WriteSummary(s); err != nil {
-		return false, err
+	if err = run.WriteSummary(s); err != nil {
+		err = hostError(err)
 	}
-	violated = s.Failed()
 	if opt.json {
-		return violated, printJSON(opt.stdout, s)
+		return s.Failed(), errors.Join(err, printJSON(opt.stdout, s))
 	}
-	return violated, s.Print(opt.stdout, run.Dir)
+	return s.Failed(), errors.Join(err, s.Print(opt.stdout, run.Dir))
 }
 
 // interruptible returns a context that the first SIGINT or SIGTERM ends; the
@@ -167,27 +197,28 @@ func interruptible(ctx context.Context) (context.Context, func()) {
 
 // manifest says what is run by what; the controller fills in the timing.
 func manifest(sc *scenario.Scenario, fabricKind, why string) *results.Manifest {
-	m := &results.Manifest{
-		Engine: results.Emulated, Version: version(), GoVersion: runtime.Version(), Kernel: "",
-		Cores: runtime.NumCPU(), MemoryBytes: 0, Seed: sc.Seed, Command: os.Args,
+	host, _ := kernel.ReadLimits() // what cannot be read is left out
+	return &results.Manifest{
+		Engine: results.Emulated, Version: version(), GoVersion: runtime.Version(), Kernel: host.Kernel,
+		Cores: runtime.NumCPU(), MemoryBytes: int64(host.MemoryTotal), Seed: sc.Seed, Command: os.Args,
 		Fabric: fabricKind, FabricWhy: why, TimeScale: sc.TimeScale,
 		Nodes: len(sc.Topology.Nodes), Links: len(sc.Topology.Links),
 		Algorithm: sc.Algorithm.Name, Membership: sc.Membership.Service,
 		Arrivals: len(sc.Arrivals), Started: time.Now(), Fidelity: fidelityParameters(sc),
 	}
-	return m
 }
 
 // progressView shows a run on the terminal, or as plain lines elsewhere.
 type progressView struct {
 	out   io.Writer
+	log   io.Writer
 	bar   *progressbar.ProgressBar
 	phase controller.Phase
 	last  time.Time
 }
 
 func progress(opt runOptions) *progressView {
-	v := &progressView{out: opt.stderr}
+	v := &progressView{out: opt.stderr, log: opt.stderr}
 	if opt.quiet {
 		v.out = io.Discard
 		return v
@@ -214,6 +245,14 @@ func (v *progressView) update(p controller.Progress) {
 	}
 	v.phase, v.last = p.Phase, time.Now()
 	fmt.Fprintln(v.out, line)
+}
+
+// Write lets messages of the log stand above the bar.
+func (v *progressView) Write(p []byte) (int, error) {
+	if v.bar != nil {
+		_ = v.bar.Clear()
+	}
+	return v.log.Write(p)
 }
 
 func (v *progressView) finish() {
