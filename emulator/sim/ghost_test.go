@@ -1,0 +1,47 @@
+package sim_test
+
+import (
+	"testing"
+	"time"
+
+	"churnbed/node/core"
+	"churnbed/node/eventlog"
+	"churnbed/workloads"
+)
+
+// A node that restarts between the detection of a dead requester and its
+// confirmation takes over the dead one's request, while the list it is given
+// no longer names it. It must find out nevertheless: a later request may not
+// wait for the dead (BUGS 4).
+func TestRecoveredGhost(t *testing.T) {
+	const dead, restarted, later = 5, 7, 3
+	s := &scene{nodes: 12, area: 7, seed: 4, algorithm: "camera", membership: "medley"}
+	s.arrivals = []workloads.Arrival{
+		{No: 1, At: 500 * time.Millisecond, Node: 1, CS: 5 * time.Second},
+		{No: 2, At: time.Second, Node: dead, CS: time.Second},
+		{No: 3, At: 120 * time.Second, Node: later, CS: time.Second},
+	}
+	s.faults = []workloads.Fault{
+		{At: 2 * time.Second, Verb: workloads.Crash, Nodes: []core.NodeID{dead}},
+		{At: 20 * time.Second, Verb: workloads.Crash, Nodes: []core.NodeID{restarted}},
+		{At: 29 * time.Second, Verb: workloads.Restart, Nodes: []core.NodeID{restarted}},
+	}
+	var asked, entered int64
+	s.log = func(id core.NodeID, e *eventlog.Event) {
+		switch {
+		case e.No == 3 && e.Kind == eventlog.Request:
+			asked = e.T
+		case e.No == 3 && e.Kind == eventlog.Enter:
+			entered = e.T
+		}
+	}
+	if err := s.world(t).Run(nil); err != nil {
+		t.Fatal(err)
+	}
+	if entered == 0 {
+		t.Fatal("the later request was never served")
+	}
+	if wait := time.Duration(entered - asked); wait > time.Second {
+		t.Errorf("the later request waited %v: somebody still names the dead node", wait)
+	}
+}
