@@ -243,7 +243,7 @@ func New(ctx context.Context, cfg Config) (*Fabric, error) {
 }
 
 func (f *Fabric) progress(stage string, done, total int) {
-	if f.cfg.Progress != nil {
+	if f.cfg.Progress != nil && stage != "" {
 		f.cfg.Progress(stage, done, total)
 	}
 }
@@ -291,7 +291,8 @@ func (f *Fabric) build(ctx context.Context) error {
 	return f.each(ctx, "routes", n, f.installRoutes)
 }
 
-// each calls do for 0..n-1 on all processors, in blocks, and reports progress.
+// each calls do for 0..n-1 on all processors, in blocks, and reports progress
+// where the stage has a name.
 func (f *Fabric) each(ctx context.Context, stage string, n int, do func(int) error) error {
 	const block = 8
 	workers := min(runtime.GOMAXPROCS(0), (n+block-1)/block)
@@ -318,7 +319,7 @@ func (f *Fabric) each(ctx context.Context, stage string, n int, do func(int) err
 						first = err
 					}
 					next.Store(int64(n))
-				} else if time.Since(told) > 100*time.Millisecond {
+				} else if time.Since(told) > progressEvery {
 					told = time.Now()
 					f.progress(stage, min(int(d), n), n)
 				}
@@ -381,32 +382,32 @@ func (f *Fabric) openNode(i int) error {
 	return b.Flush()
 }
 
-// createLinks creates the pairs, several threads at a time: they take turns
-// at the kernel's lock, but work outside it overlaps.
+// createLinks creates the pairs on one thread: the kernel's lock serialises
+// the work, and two threads that take turns at it were no faster.
 func (f *Fabric) createLinks(ctx context.Context) error {
-	const block = 32
-	blocks := (len(f.links) + block - 1) / block
-	conns := make(chan *kernel.Conn, linkThreads)
-	for range linkThreads {
-		c, err := kernel.Open(f.wire, "wire")
-		if err != nil {
-			return err
+	told := time.Now()
+	b := f.wireC.Batch()
+	for i := range f.links {
+		f.createLink(b, i)
+		if i%64 != 63 {
+			continue
 		}
-		defer func() { _ = c.Close() }()
-		conns <- c
+		if err := ctx.Err(); err != nil {
+			return errors.Join(err, b.Flush())
+		}
+		if time.Since(told) > progressEvery {
+			told = time.Now()
+			f.progress("links", i, len(f.links))
+		}
 	}
-	return f.each(ctx, "links", blocks, func(k int) error {
-		c := <-conns
-		defer func() { conns <- c }()
-		b := c.Batch()
-		for i := k * block; i < min((k+1)*block, len(f.links)); i++ {
-			f.createLink(b, i)
-		}
-		return b.Flush()
-	})
+	if err := b.Flush(); err != nil {
+		return err
+	}
+	f.progress("links", len(f.links), len(f.links))
+	return nil
 }
 
-var linkThreads = runtime.GOMAXPROCS(0)
+const progressEvery = 100 * time.Millisecond
 
 func (f *Fabric) createLink(b *kernel.Batch, i int) {
 	l := f.links[i]
@@ -629,9 +630,6 @@ func (f *Fabric) SetRoutes(changes []RouteChange) error {
 		}
 		bySrc[c.Src] = append(bySrc[c.Src], c)
 	}
-	progress := f.cfg.Progress
-	f.cfg.Progress = nil
-	defer func() { f.cfg.Progress = progress }()
 	err := f.each(context.Background(), "", len(order), func(k int) error {
 		src := order[k]
 		return f.changeRoutes(int(src), bySrc[src])

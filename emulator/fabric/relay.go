@@ -107,6 +107,10 @@ func newRelay(f *Fabric) (backend, error) {
 			Iov: &r.iovs[i], Iovlen: 1,
 		}
 	}
+	// The relay's thread uses up one of the scheduler's slots. Without one
+	// more it would queue behind this process's other goroutines each time
+	// that it wakes: milliseconds, where they are busy.
+	runtime.GOMAXPROCS(runtime.GOMAXPROCS(0) + 1)
 	go r.run()
 	return r, nil
 }
@@ -208,9 +212,7 @@ func (r *relay) do(f func()) error {
 func (r *relay) run() {
 	runtime.LockOSThread()
 	defer close(r.done)
-	// Both are best effort: without them frames are later, and say so.
-	_ = unix.Prctl(unix.PR_SET_TIMERSLACK, 1, 0, 0, 0)
-	_ = unix.Setpriority(unix.PRIO_PROCESS, unix.Gettid(), -20)
+	hasten()
 	fds := []unix.PollFd{{Fd: int32(r.fd), Events: unix.POLLIN}, {Fd: int32(r.wake), Events: unix.POLLIN}}
 	for !r.quit {
 		if r.pending.Load() {
@@ -236,6 +238,28 @@ func (r *relay) run() {
 			return
 		}
 	}
+}
+
+// hasten makes the kernel run the calling thread when a frame is due. As root
+// it becomes a real-time thread of the lowest priority: on a busy host of two
+// cores that took the 99th percentile of lateness from 10 ms to under 1 ms;
+// the kernel still leaves other threads a twentieth of the core. Otherwise it
+// asks for short slices, which anybody may (Linux 6.12), and a good nice
+// value. All is best effort: without it frames are later, and Lateness says so.
+func hasten() {
+	const slice = 100 * time.Microsecond
+	_ = unix.Prctl(unix.PR_SET_TIMERSLACK, 1, 0, 0, 0)
+	attr := unix.SchedAttr{Size: unix.SizeofSchedAttr, Flags: unix.SCHED_FLAG_RESET_ON_FORK}
+	attr.Policy, attr.Priority = unix.SCHED_RR, 1
+	if unix.SchedSetAttr(0, &attr, 0) == nil {
+		return
+	}
+	attr.Policy, attr.Priority, attr.Runtime, attr.Nice = unix.SCHED_NORMAL, 0, uint64(slice), -20
+	if unix.SchedSetAttr(0, &attr, 0) == nil {
+		return
+	}
+	attr.Nice = 0
+	_ = unix.SchedSetAttr(0, &attr, 0)
 }
 
 func (r *relay) commands() {
@@ -435,5 +459,6 @@ func (r *relay) close() error {
 	r.stopped = true
 	r.mu.Unlock()
 	<-r.done
+	runtime.GOMAXPROCS(max(1, runtime.GOMAXPROCS(0)-1))
 	return errors.Join(err, r.free())
 }

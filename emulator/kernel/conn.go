@@ -256,15 +256,10 @@ var offloads = []string{
 	"tx-tcp6-segmentation", "tx-udp-segmentation", "tx-generic-segmentation", "tx-gso-list", "tx-sctp-segmentation", "rx-gro", "tx-scatter-gather",
 }
 
-// featureMask is the ETHTOOL_SFEATURES argument that switches offloads off.
-type featureMask struct {
-	arg []byte
-}
-
 // Offload switches the transmit checksum and segmentation offloads of the
 // named interfaces off: one ioctl each (ETHTOOL_SFEATURES). The bit numbers
-// are asked of the first interface and kept in mask, which serves any number
-// of Conns one after another.
+// are asked of the first interface and kept in mask, which then serves any
+// number of Conns.
 func (c *Conn) Offload(mask *OffloadMask, names ...string) error {
 	if c.ctl < 0 {
 		err := c.ns.Do(func() (err error) {
@@ -276,20 +271,23 @@ func (c *Conn) Offload(mask *OffloadMask, names ...string) error {
 		}
 	}
 	for _, name := range names {
-		if mask.m.arg == nil {
-			if err := c.features(name, &mask.m); err != nil {
+		if mask.arg == nil {
+			if err := c.features(name, mask); err != nil {
 				return &OpError{"read offloads of", name, c.name, err}
 			}
 		}
-		if err := c.ethtool(name, mask.m.arg); err != nil {
+		if err := c.ethtool(name, mask.arg); err != nil {
 			return &OpError{"switch off offloads of", name, c.name, err}
 		}
 	}
 	return nil
 }
 
-// OffloadMask caches the feature numbers of veth in this kernel.
-type OffloadMask struct{ m featureMask }
+// OffloadMask is the argument of ETHTOOL_SFEATURES that switches the offloads
+// off in this kernel. Once filled by the first Offload it is only read.
+type OffloadMask struct {
+	arg []byte
+}
 
 type ifreqData struct {
 	name [unix.IFNAMSIZ]byte
@@ -310,7 +308,7 @@ func (c *Conn) ethtool(name string, arg []byte) error {
 
 // features learns the numbers of the feature bits (linux/ethtool.h: the
 // strings of the set ETH_SS_FEATURES, in the order of the bits).
-func (c *Conn) features(name string, m *featureMask) error {
+func (c *Conn) features(name string, m *OffloadMask) error {
 	const (
 		stringLen     = 32
 		ethSSFeatures = 4
