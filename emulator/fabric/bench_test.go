@@ -71,19 +71,23 @@ func disc(n int, side, radius float64, kind string, p link.Params) Config {
 func BenchmarkBringUp(b *testing.B) {
 	p := link.Params{Delay: 5 * ms}
 	for _, kind := range []string{KindNetem, KindRelay} {
-		var cases []Config
+		type mesh struct {
+			shape string
+			Config
+		}
+		var cases []mesh
 		for _, n := range []int{10, 23, 32} {
 			c, _ := grid(n, kind, p)
-			cases = append(cases, c)
+			cases = append(cases, mesh{"grid", c})
 		}
-		cases = append(cases, disc(256, 15, 4, kind, p))
+		cases = append(cases, mesh{"dense", disc(256, 15, 4, kind, p)})
 		for _, c := range cases {
-			b.Run(fmt.Sprintf("%s/nodes=%d/links=%d", kind, c.Nodes, len(c.Links)), func(b *testing.B) {
+			b.Run(fmt.Sprintf("%s/%s%d", kind, c.shape, c.Nodes), func(b *testing.B) {
 				require(b, kind)
 				var up, down time.Duration
 				for b.Loop() {
 					t := time.Now()
-					f, err := New(context.Background(), c)
+					f, err := New(context.Background(), c.Config)
 					if err != nil {
 						b.Fatal(err)
 					}
@@ -94,8 +98,9 @@ func BenchmarkBringUp(b *testing.B) {
 					}
 					down += time.Since(t)
 				}
-				b.ReportMetric(up.Seconds()/float64(b.N), "s-up")
-				b.ReportMetric(down.Seconds()/float64(b.N), "s-down")
+				b.ReportMetric(float64(len(c.Links)), "links")
+				b.ReportMetric(up.Seconds()*1e3/float64(b.N), "up-ms")
+				b.ReportMetric(down.Seconds()*1e3/float64(b.N), "down-ms")
 			})
 		}
 	}
@@ -105,7 +110,7 @@ func BenchmarkBringUp(b *testing.B) {
 func BenchmarkRoutes(b *testing.B) {
 	for _, n := range []int{16, 32} {
 		c, next := grid(n, KindRelay, link.Params{})
-		b.Run(fmt.Sprintf("nodes=%d", c.Nodes), func(b *testing.B) {
+		b.Run(fmt.Sprintf("grid%d", c.Nodes), func(b *testing.B) {
 			require(b, KindRelay)
 			var add time.Duration
 			for b.Loop() {
@@ -132,7 +137,7 @@ func BenchmarkRoutes(b *testing.B) {
 				}
 			}
 			routes := float64(c.Nodes * (c.Nodes - 1))
-			b.ReportMetric(add.Seconds()/float64(b.N), "s-routes")
+			b.ReportMetric(add.Seconds()*1e3/float64(b.N), "routes-ms")
 			b.ReportMetric(add.Seconds()/float64(b.N)/routes*1e6, "us/route")
 		})
 	}
@@ -176,8 +181,8 @@ func BenchmarkLinkChanges(b *testing.B) {
 }
 
 // BenchmarkRelay pushes frames through the relay as fast as senders can, and
-// reports what the relay's own thread spends on a frame: its share of a core
-// is what bounds it, as the senders use another.
+// reports frames a second of processor time of the relay's own thread, which is
+// what one core forwards (the senders use another), and a second of the wall.
 func BenchmarkRelay(b *testing.B) {
 	require(b, KindRelay)
 	const pairs = 8
@@ -258,9 +263,9 @@ func BenchmarkRelay(b *testing.B) {
 	elapsed := time.Since(t0)
 	time.Sleep(50 * ms) // the last are under way
 	n, spent, late := frames()-n0, cpu()-cpu0, f.Lateness()
-	b.ReportMetric(float64(n)/elapsed.Seconds(), "frames/s")
-	b.ReportMetric(float64(n)/spent.Seconds(), "frames/s-of-relay-cpu")
-	b.ReportMetric(float64(late.P99)/1e3, "us-late-p99")
+	b.ReportMetric(float64(n)/elapsed.Seconds(), "wall-frames/s")
+	b.ReportMetric(float64(n)/spent.Seconds(), "frames/s")
+	b.ReportMetric(float64(late.P99)/1e3, "late-p99-us")
 	c, err := f.Counters()
 	if err != nil {
 		b.Fatal(err)
@@ -311,11 +316,11 @@ func BenchmarkRelayDelay(b *testing.B) {
 	if len(added) == 0 {
 		b.Fatal("nothing arrived")
 	}
-	b.ReportMetric(added[len(added)/2], "us-added-p50")
-	b.ReportMetric(added[len(added)*99/100], "us-added-p99")
+	b.ReportMetric(added[len(added)/2], "p50-us")
+	b.ReportMetric(added[len(added)*99/100], "p99-us")
 	late := f.Lateness()
-	b.ReportMetric(float64(late.P50)/1e3, "us-late-p50")
-	b.ReportMetric(float64(late.P99)/1e3, "us-late-p99")
+	b.ReportMetric(float64(late.P50)/1e3, "late-p50-us")
+	b.ReportMetric(float64(late.P99)/1e3, "late-p99-us")
 }
 
 // readStamps notes the kernel's instants of arrival (wall clock, ns), so that
