@@ -1,9 +1,11 @@
 package stack
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"churnbed/node/core"
 	"churnbed/node/membership"
@@ -43,6 +45,17 @@ var services = map[string]func(*Config) membership.Machine{
 			Period: m.Period, PingTimeout: m.PingTimeout, Suspicion: m.Suspicion, Indirect: m.Indirect, Exponent: m.Exponent,
 		}, c.Nodes, c.Neighbours, c.Distance, core.Stream(c.Seed, "medley/"+c.Self.String()))
 	},
+}
+
+// silence is after how long others may declare a silent node failed, 0 where
+// the service detects no failures by silence. A node that runs is never so
+// long without a step, since it has several rounds in that time.
+func silence(m *Membership) time.Duration {
+	if m.Service != "medley" {
+		return 0
+	}
+	d := medley.DefaultConfig()
+	return max(cmp.Or(m.Suspicion, d.Suspicion), 2*cmp.Or(m.Period, d.Period))
 }
 
 // Algorithms and Services list the names that Config takes, sorted.

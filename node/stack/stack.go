@@ -111,6 +111,9 @@ type Node struct {
 	state   mutex.State // as last reported
 	idle    bool
 
+	last  core.Instant  // of the latest step
+	stall time.Duration // a longer gap between steps means that the node stood still
+
 	joined  bool
 	leaving core.Instant // when a leaving node ends at the latest; Never: not leaving
 	ended   bool
@@ -133,6 +136,7 @@ func New(cfg Config) (*Node, error) {
 	}
 	n := &Node{
 		cfg: cfg, self: cfg.Self, closed: core.Never, exitAt: core.Never, leaving: core.Never,
+		stall: silence(&cfg.Membership),
 		think: core.Stream(cfg.Seed, "think/"+cfg.Self.String()),
 		endpoint: reliable.New(cfg.Self, reliable.Config{
 			Fixed: cfg.Transport.Mode == "fixed", RTO: cfg.Transport.RTO, Min: cfg.Transport.Min, Max: cfg.Transport.Max,
@@ -159,6 +163,7 @@ func (n *Node) Step(now core.Instant, in Input, out []Effect) []Effect {
 		return out
 	}
 	n.out = &out
+	n.wake(now)
 	switch in := in.(type) {
 	case Boot:
 		n.boot(now, in.PID)
@@ -191,10 +196,26 @@ func (n *Node) Arrive(now core.Instant, f *wire.Frame, size int, out []Effect) [
 		return out
 	}
 	n.out = &out
+	n.wake(now)
 	n.arrived(now, f, size)
 	n.settle(now)
 	n.out = nil
 	return out
+}
+
+// wake begins every step. A node that stood still (SIGSTOP, a suspended host)
+// for so long that others may have declared it failed gives up what it wants
+// or holds before it handles what has come meanwhile: the answers among it
+// may be from before others went on without it (ALGORITHMS 2.4). Without
+// that, it would enter on them before it hears that it must leave.
+func (n *Node) wake(now core.Instant) {
+	gap := now.Sub(n.last)
+	n.last = now
+	if n.stall == 0 || gap <= n.stall || n.mutex.State() == mutex.None {
+		return
+	}
+	n.log(&eventlog.Event{T: int64(now), Kind: eventlog.Note, Text: "stood still for " + gap.String() + ", gives up its request"})
+	n.stepMutex(now, mutex.Fence{Inc: n.self.Inc})
 }
 
 // settle ends every step: whatever the input was, it may have freed the way
