@@ -267,9 +267,11 @@ type delays struct {
 	requesters         int // most requests under way at one time
 }
 
-func (h *history) delays() delays {
+func (h *history) delays() delays { return delaysOf(h.requests) }
+
+func delaysOf(requests []*Request) delays {
 	var d delays
-	qs := slices.Clone(h.requests)
+	qs := slices.Clone(requests)
 	slices.SortStableFunc(qs, func(a, b *Request) int { return cmp.Compare(a.Asked, b.Asked) })
 	// contended[i]: another request was under way at some time of the wait.
 	var open []int

@@ -1,11 +1,13 @@
 package results
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -54,6 +56,45 @@ type Trial struct {
 
 // Unfit reports whether the times of the trial are no result.
 func (t *Trial) Unfit() bool { return t.Fidelity == Unfaithful }
+
+// SetRequests fills in counts and times from requests that were observed
+// otherwise than by our logs; Asked, Enter, End, Entered, Node and Ending are
+// used. Violations are pairs of entries of different nodes that overlap; a
+// section without EndExited has no known end and is not judged.
+func (t *Trial) SetRequests(requests []*Request) {
+	d := delaysOf(requests)
+	t.WaitsMS, t.ClientMS, t.SyncMS, t.Requesters = d.wait, d.client, d.sync, d.requesters
+	t.Issued, t.Served = len(requests), len(d.wait)
+	if t.WaitsMS == nil {
+		t.WaitsMS = []float64{}
+	}
+	t.Violations, t.MaxConcurrent = Unknown(), Unknown()
+	var held []*Request
+	for _, q := range requests {
+		if q.Entered && q.Ending == EndExited {
+			held = append(held, q)
+		}
+	}
+	if len(held) == 0 {
+		return
+	}
+	slices.SortStableFunc(held, func(a, b *Request) int { return cmp.Compare(a.Enter, b.Enter) })
+	var open []*Request
+	pairs, most := 0, 0
+	for _, q := range held {
+		open = slices.DeleteFunc(open, func(o *Request) bool { return o.End <= q.Enter })
+		if q.Enter < q.End {
+			for _, o := range open {
+				if o.Node != q.Node {
+					pairs++
+				}
+			}
+			open = append(open, q)
+		}
+		most = max(most, len(open))
+	}
+	t.Violations, t.MaxConcurrent = Number(pairs), Number(most)
+}
 
 // TrialOf judges a run and reduces it to a trial.
 func TrialOf(r *Run) (*Trial, error) {

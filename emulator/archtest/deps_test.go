@@ -65,13 +65,14 @@ const order = `
 
 	# Judgement reads files only: it knows neither simulator nor controller.
 	node/eventlog, node/wire, topologies, workloads < results;
+	results < results/foreign, results/compare;
 
 	NONE < emulator/guest/guestinit;
 	emulator/guest/guestinit < emulator/guest;
 	emulator/guest < emulator/guest/cmd/churnbed-guest;
 
 	emulator/supervise, emulator/scenario, emulator/mesh, node/host, results < emulator/controller;
-	emulator/controller, emulator/sim, emulator/guest < emulator/cmd/churnbed;
+	emulator/controller, emulator/sim, emulator/guest, results/foreign, results/compare < emulator/cmd/churnbed;
 
 	NONE < emulator/archtest;
 `
@@ -110,7 +111,7 @@ var edges = []struct {
 	{"github.com/vishvananda/netns", []string{"emulator/netns", "emulator/kernel"}, "one package switches a thread's namespace"},
 	{"github.com/urfave/cli/v2", []string{"emulator/cmd/churnbed"}, "flags are the command's business"},
 	{"go.yaml.in/yaml/v3", []string{"emulator/scenario", "results"}, "files decode into specs in one place"},
-	{"gonum.org/v1/plot", []string{"topologies", "results"}, "drawing is not part of a run"},
+	{"gonum.org/v1/plot", []string{"topologies", "results", "results/compare"}, "drawing is not part of a run"},
 }
 
 type pkg struct {
