@@ -58,9 +58,11 @@ func silence(m *Membership) time.Duration {
 	return max(cmp.Or(m.Suspicion, d.Suspicion), 2*cmp.Or(m.Period, d.Period))
 }
 
-// Algorithms and Services list the names that Config takes, sorted.
+// Algorithms lists the names of algorithms that Config takes, sorted.
 func Algorithms() []string { return names(algorithms) }
-func Services() []string   { return names(services) }
+
+// Services lists the names of membership services that Config takes, sorted.
+func Services() []string { return names(services) }
 
 func names[V any](m map[string]V) []string {
 	list := make([]string, 0, len(m))

@@ -96,6 +96,7 @@ func (e *env) run(d *datadriven.TestData) {
 	case "nodes":
 		n := arg("n", 0)
 		e.nodes, e.lives, e.now = make([]*stack.Node, n), make([]core.Incarnation, n), 0
+		e.flight = nil
 		e.base = stack.Config{
 			Seed: 1, Nodes: n,
 			Algorithm:  stack.Algorithm{Name: text("algorithm"), SuspicionWait: 2 * time.Second},
