@@ -74,8 +74,6 @@ func (q *Request) aborted() bool {
 // idSet is a bit set of node ids.
 type idSet []uint64
 
-func (s idSet) has(id core.NodeID) bool { return int(id>>6) < len(s) && s[id>>6]>>(id&63)&1 == 1 }
-
 func (s idSet) with(id core.NodeID) idSet {
 	for len(s) <= int(id>>6) {
 		s = append(s, 0)

@@ -57,10 +57,9 @@ func (a *Adjacency) Degree(n core.NodeID) int { return a.start[n+1] - a.start[n]
 func (t *Topology) Neighbours(n core.NodeID) []core.NodeID {
 	var of []core.NodeID
 	for _, l := range t.Links {
-		switch n {
-		case l.A:
+		if l.A == n {
 			of = append(of, l.B)
-		case l.B:
+		} else if l.B == n {
 			of = append(of, l.A)
 		}
 	}

@@ -207,7 +207,7 @@ func (p GenerateParams) fits(t *Topology) error {
 	if p.Survivable {
 		if cut := t.ArticulationPoints(); len(cut) > 0 {
 			return fmt.Errorf("survivable: without node %d the others are disconnected (%d such nodes): %s",
-				cut[0], len(cut), p.remedy(t))
+				cut[0], len(cut), p.remedy())
 		}
 	}
 	return nil
@@ -216,10 +216,10 @@ func (p GenerateParams) fits(t *Topology) error {
 func (p GenerateParams) disconnected(t *Topology) error {
 	c := t.Components()
 	return fmt.Errorf("radius %g leaves %d parts (largest %d of %d nodes): %s",
-		p.Radius, len(c), len(c[0]), len(t.Nodes), p.remedy(t))
+		p.Radius, len(c), len(c[0]), len(t.Nodes), p.remedy())
 }
 
-func (p GenerateParams) remedy(t *Topology) string {
+func (p GenerateParams) remedy() string {
 	switch p.Kind {
 	case Grid:
 		return fmt.Sprintf("neighbours are %s apart; raise the radius or lower the step or area", p.gridSteps())

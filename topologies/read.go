@@ -25,8 +25,10 @@ const (
 	NS3      Format = "ns3"      // pair list of the NS-3 Medley; read only
 )
 
-// Formats lists the formats that Read knows, WriteFormats those of Write.
-func Formats() []Format      { return []Format{XY, JSON, GraphML, Freifunk, RTT, NS3} }
+// Formats lists the formats that Read knows.
+func Formats() []Format { return []Format{XY, JSON, GraphML, Freifunk, RTT, NS3} }
+
+// WriteFormats lists those of Write.
 func WriteFormats() []Format { return []Format{XY, JSON, GraphML} }
 
 // ParseFormat returns the format of that name out of those allowed.

@@ -280,7 +280,7 @@ func (f *Fabric) build(ctx context.Context) error {
 	if f.cfg.Kind == KindRelay {
 		f.back, err = newRelay(f)
 	} else {
-		f.back, err = newNetem(f, seeds)
+		f.back = newNetem(f, seeds)
 	}
 	if err != nil {
 		return err

@@ -23,8 +23,8 @@ type netemCounter struct {
 	now      LinkCounters
 }
 
-func newNetem(f *Fabric, seeds [][2]func() uint64) (backend, error) {
-	return &netemBackend{f: f, seeds: seeds, dirs: make([][2]netemCounter, len(f.links)), softnet: kernel.SoftnetDrops()}, nil
+func newNetem(f *Fabric, seeds [][2]func() uint64) backend {
+	return &netemBackend{f: f, seeds: seeds, dirs: make([][2]netemCounter, len(f.links)), softnet: kernel.SoftnetDrops()}
 }
 
 func (n *netemBackend) ends(i int) [2]core.NodeID {

@@ -72,7 +72,6 @@ type relay struct {
 	iovs  [txBatch]unix.Iovec
 	addrs [txBatch]unix.RawSockaddrLinklayer
 	batch [txBatch]int32 // frames; -1 where it lies in the ring
-	dirOf [txBatch]int32
 }
 
 // mmsghdr is struct mmsghdr.

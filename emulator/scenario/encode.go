@@ -63,9 +63,7 @@ func JSONSchema() ([]byte, error) {
 		for name, v := range k.schema {
 			p[name] = v
 		}
-		if d, ok := k.schemaDefault(); ok {
-			p["default"] = d
-		}
+		p["default"] = k.schemaDefault()
 		properties[k.Name] = p
 	}
 	b, err := json.MarshalIndent(map[string]any{
@@ -82,14 +80,14 @@ func JSONSchema() ([]byte, error) {
 	return append(b, '\n'), nil
 }
 
-func (k *Key) schemaDefault() (any, bool) {
+func (k *Key) schemaDefault() any {
 	switch {
 	case k.list:
-		return []any{}, true
+		return []any{}
 	case k.yaml == "!!str":
-		return k.Default, true
+		return k.Default
 	default:
-		return json.RawMessage(k.Default), true
+		return json.RawMessage(k.Default)
 	}
 }
 

@@ -239,9 +239,9 @@ func duration(name string, g Group, at func(*Spec) *dur, def string, lo dur, hel
 	return k
 }
 
-func boolean(name string, g Group, at func(*Spec) *bool, def, help string) Key {
+func boolean(name string, g Group, at func(*Spec) *bool, help string) Key {
 	k := Key{
-		Name: name, Group: g, Type: "boolean", Default: def, Want: "true or false", Help: help, yaml: "!!bool",
+		Name: name, Group: g, Type: "boolean", Default: "false", Want: "true or false", Help: help, yaml: "!!bool",
 		schema: map[string]any{"type": "boolean"},
 	}
 	k.format = func(s *Spec) string { return strconv.FormatBool(*at(s)) }

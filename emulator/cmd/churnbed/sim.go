@@ -172,7 +172,7 @@ func printTrials(dir string, opt runOptions) error {
 }
 
 func trialBar(n int, opt runOptions) *progressbar.ProgressBar {
-	var w io.Writer = io.Discard
+	w := io.Discard
 	if f, ok := opt.stderr.(*os.File); ok && !opt.quiet && term.IsTerminal(int(f.Fd())) {
 		w = f
 	}
