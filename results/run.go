@@ -86,6 +86,20 @@ type Manifest struct {
 	// LogDigest is the SHA-256 over the event logs of a simulated run.
 	LogDigest string             `json:"log_digest,omitempty"`
 	Fidelity  FidelityParameters `json:"fidelity"`
+	// VirtualHost is set where the run took place in a virtual machine that
+	// the tool started; Kernel, Cores, MemoryBytes and Timing are then its.
+	VirtualHost *VirtualHost `json:"virtual_host,omitempty"`
+}
+
+// VirtualHost says what a run's virtual machine was.
+type VirtualHost struct {
+	QEMU      string  `json:"qemu"` // version
+	Kernel    string  `json:"kernel"`
+	Clock     string  `json:"clock"` // what an instant inside is
+	MemoryMiB int     `json:"memory_mib"`
+	GuestMS   float64 `json:"guest_ms"` // from boot to end, by its clock
+	WallMS    float64 `json:"wall_ms"`  // that this took the host
+	HostCores int     `json:"host_cores"`
 }
 
 // Timing is real time in milliseconds, -1 where a phase was not reached.

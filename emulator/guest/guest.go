@@ -26,8 +26,9 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"path/filepath"
+	"runtime"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
@@ -42,14 +43,17 @@ type Config struct {
 	// Cache is the folder that keeps the kernel between runs;
 	// DefaultCache() where empty.
 	Cache string
-	// Init is a static executable that calls guestinit.Main first of all;
-	// this process's own where empty.
+	// Init is an executable that calls guestinit.Main first of all; this
+	// process's own where empty.
 	Init string
 	// MemoryMiB is the machine's memory; DefaultMemoryMiB where 0.
 	MemoryMiB int
 	// Files are put into the guest: guest path to host path of a file or a
-	// directory. Permissions are kept; symbolic links are followed.
+	// directory. Permissions are kept; symbolic links are followed. What a
+	// program needs to be loaded comes with it, but not what it opens itself.
 	Files map[string]string
+	// Data are files made of bytes: guest path to content.
+	Data map[string][]byte
 	// Command is what runs: an absolute guest path or a name in /bin, then
 	// its arguments.
 	Command []string
@@ -60,13 +64,16 @@ type Config struct {
 	// Dir is the command's working directory; / where empty.
 	Dir string
 	// Out is the guest directory that is brought out into OutDir when the
-	// command has ended, whatever its status. OutDir is made where absent.
-	// Both or neither must be set.
+	// command has ended, whatever its status. OutDir is made, where absent,
+	// when the results come. Both or neither must be set.
 	Out, OutDir string
 	// Stdout and Stderr receive what the command writes, as it comes.
 	Stdout, Stderr io.Writer
 	// Console receives the kernel's own messages.
 	Console io.Writer
+	// Interrupt, when it is closed, sends the command an interrupt signal, so
+	// that it ends in order.
+	Interrupt <-chan struct{}
 }
 
 // Result is what a guest did.
@@ -109,27 +116,77 @@ func Run(ctx context.Context, cfg Config) (Result, error) {
 	if cfg.MemoryMiB == 0 {
 		cfg.MemoryMiB = DefaultMemoryMiB
 	}
-	machine, err := exec.LookPath(qemu)
+	machine, err := findMachine()
 	if err != nil {
-		return Result{}, &MissingError{What: qemu, Remedy: "install the package qemu-system-x86", Err: err}
+		return Result{}, err
 	}
 	kernel, err := Prepare(ctx, cfg.Cache)
 	if err != nil {
 		return Result{}, err
 	}
-	work, err := os.MkdirTemp("", "churnbed-guest-")
+	initrd, err := unnamedFile()
 	if err != nil {
-		return Result{}, fmt.Errorf("run guest: %w", err)
+		return Result{}, fmt.Errorf("build guest image: %w", err)
 	}
-	defer os.RemoveAll(work)
-	initrd := filepath.Join(work, "initrd")
+	defer initrd.Close()
 	if err := writeInitrd(initrd, kernel, cfg); err != nil {
 		return Result{}, fmt.Errorf("build guest image: %w", err)
 	}
 	return boot(ctx, machine, kernel.Image, initrd, cfg)
 }
 
-func arguments(image, initrd string, memoryMiB int) []string {
+// findMachine returns the path of QEMU.
+func findMachine() (string, error) {
+	if runtime.GOARCH != "amd64" {
+		return "", &MissingError{What: "a program built for x86-64", Remedy: "use an x86-64 host"}
+	}
+	path, err := exec.LookPath(qemu)
+	if err != nil {
+		return "", &MissingError{
+			What: qemu, Remedy: "on Debian, as root: apt-get install -y --no-install-recommends qemu-system-x86", Err: err,
+		}
+	}
+	return path, nil
+}
+
+// Version returns the version of QEMU that Run takes, such as "7.2.22 (Debian
+// 1:7.2+dfsg-7)". A MissingError says that there is none.
+func Version(ctx context.Context) (string, error) {
+	path, err := findMachine()
+	if err != nil {
+		return "", err
+	}
+	out, err := exec.CommandContext(ctx, path, "--version").Output()
+	if err != nil {
+		return "", fmt.Errorf("ask %s for its version: %w", qemu, err)
+	}
+	first, _, _ := strings.Cut(string(out), "\n")
+	return strings.TrimPrefix(first, "QEMU emulator version "), nil
+}
+
+// unnamedFile makes a temporary file that is gone when the last process that
+// has it open ends, however it ends.
+func unnamedFile() (*os.File, error) {
+	f, err := os.CreateTemp("", "churnbed-guest-")
+	if err != nil {
+		return nil, err
+	}
+	if err := os.Remove(f.Name()); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
+}
+
+// Clock says what an instant inside is, for those who report times.
+const Clock = "icount shift=0,sleep=off: one instruction a nanosecond, idle time skipped"
+
+// Descriptors of the machine: its output, and the file with its root.
+const (
+	framesFile = "/dev/fd/3"
+	initrdFile = "/dev/fd/4"
+)
+
+func arguments(image string, memoryMiB int) []string {
 	return []string{
 		"-machine", "microvm,acpi=off,rtc=on,isa-serial=on", "-cpu", "max",
 		"-m", strconv.Itoa(memoryMiB), "-smp", "1",
@@ -138,21 +195,26 @@ func arguments(image, initrd string, memoryMiB int) []string {
 		"-accel", "tcg,thread=single", "-icount", "shift=0,sleep=off",
 		"-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
 		"-serial", "stdio",
-		"-chardev", "file,id=frames,path=/dev/fd/3",
+		"-chardev", "file,id=frames,path=" + framesFile,
 		"-device", "isa-debugcon,iobase=" + strconv.Itoa(guestinit.Port) + ",chardev=frames",
-		"-kernel", image, "-initrd", initrd,
+		"-kernel", image, "-initrd", initrdFile,
 		"-append", "console=ttyS0 quiet panic=-1 reboot=t mitigations=off " + guestinit.EnvName + "=1",
 	}
 }
 
-func boot(ctx context.Context, machine, image, initrd string, cfg Config) (Result, error) {
+func boot(ctx context.Context, machine, image string, initrd *os.File, cfg Config) (Result, error) {
 	frames, w, err := os.Pipe()
 	if err != nil {
 		return Result{}, fmt.Errorf("run guest: %w", err)
 	}
 	defer frames.Close()
-	cmd := exec.CommandContext(ctx, machine, arguments(image, initrd, cfg.MemoryMiB)...)
-	cmd.ExtraFiles = []*os.File{w}
+	stdin, serial, err := os.Pipe()
+	if err != nil {
+		return Result{}, errors.Join(fmt.Errorf("run guest: %w", err), w.Close())
+	}
+	defer serial.Close()
+	cmd := exec.CommandContext(ctx, machine, arguments(image, cfg.MemoryMiB)...)
+	cmd.Stdin, cmd.ExtraFiles = stdin, []*os.File{w, initrd}
 	console := &tail{w: cfg.Console, limit: 4 << 10}
 	cmd.Stdout, cmd.Stderr = console, console
 	cmd.WaitDelay = 5 * time.Second
@@ -160,11 +222,12 @@ func boot(ctx context.Context, machine, image, initrd string, cfg Config) (Resul
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	started := time.Now()
 	stop, err := startFixed(cmd)
-	_ = w.Close()
+	_, _ = w.Close(), stdin.Close()
 	if err != nil {
 		return Result{}, fmt.Errorf("start %s: %w", qemu, err)
 	}
 	defer stop()
+	defer relayInterrupt(cfg.Interrupt, serial)()
 	end, err := receive(frames, cfg)
 	if err != nil {
 		_ = cmd.Process.Kill() // nobody reads any more
@@ -183,19 +246,33 @@ func boot(ctx context.Context, machine, image, initrd string, cfg Config) (Resul
 	return r, nil
 }
 
+// relayInterrupt tells the guest through its serial line of an interrupt. The
+// function that it returns ends and awaits it.
+func relayInterrupt(interrupt <-chan struct{}, serial io.Writer) func() {
+	done, over := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(over)
+		select {
+		case <-interrupt:
+			// A machine that has just ended reads no more; its end is told.
+			_, _ = serial.Write([]byte{guestinit.InterruptByte})
+		case <-done:
+		}
+	}()
+	return func() { close(done); <-over }
+}
+
 var errNoEnd = errors.New("guest ended without a verdict")
 
 // receive reads frames until the guest's end, passes output on and unpacks
 // the archive.
 func receive(r io.Reader, cfg Config) (guestinit.End, error) {
 	var a *receiver
-	if cfg.OutDir != "" {
-		var err error
-		if a, err = newReceiver(cfg.OutDir); err != nil {
-			return guestinit.End{}, err
+	defer func() {
+		if a != nil {
+			a.abort()
 		}
-		defer a.abort()
-	}
+	}()
 	var buf []byte
 	for {
 		kind, payload, err := guestinit.ReadFrame(r, buf)
@@ -212,8 +289,13 @@ func receive(r io.Reader, cfg Config) (guestinit.End, error) {
 		case guestinit.KindStderr:
 			err = pass(cfg.Stderr, payload)
 		case guestinit.KindArchive:
-			if a == nil {
+			if cfg.OutDir == "" {
 				return guestinit.End{}, errors.New("guest sent results that were not asked for")
+			}
+			if a == nil {
+				if a, err = newReceiver(cfg.OutDir); err != nil {
+					return guestinit.End{}, err
+				}
 			}
 			err = a.write(payload)
 		case guestinit.KindEnd:
@@ -240,7 +322,13 @@ func finish(payload []byte, a *receiver) (guestinit.End, error) {
 	if err := json.Unmarshal(payload, &end); err != nil {
 		return end, fmt.Errorf("read verdict: %w", err)
 	}
-	if a == nil || end.Failure != "" {
+	if end.Failure != "" {
+		return end, nil
+	}
+	if a == nil {
+		if end.ArchiveSize > 0 {
+			return end, fmt.Errorf("results did not come out: %d bytes were sent", end.ArchiveSize)
+		}
 		return end, nil
 	}
 	return end, a.finish(end.ArchiveSize, end.ArchiveSHA256)

@@ -9,6 +9,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -134,7 +135,7 @@ func TestRunRefuses(t *testing.T) {
 		})
 	}
 	t.Run("relative target", func(t *testing.T) {
-		err := writeInitrd(filepath.Join(t.TempDir(), "initrd"), Kernel{}, Config{Init: staticFile(t), Files: map[string]string{"bin/x": "/dev/null"}})
+		err := writeInitrd(io.Discard, Kernel{}, Config{Init: staticFile(t), Files: map[string]string{"bin/x": "/dev/null"}})
 		if err == nil || !strings.Contains(err.Error(), "not an absolute path") {
 			t.Errorf("error %v", err)
 		}
@@ -160,6 +161,84 @@ func TestModuleName(t *testing.T) {
 		if got := moduleName(file); got != want {
 			t.Errorf("moduleName(%q) = %q, want %q", file, got, want)
 		}
+	}
+}
+
+// TestInitrdHolds looks for what a configuration puts into the image.
+func TestInitrdHolds(t *testing.T) {
+	var b bytes.Buffer
+	cfg := Config{
+		Init: staticFile(t), Command: []string{"x"},
+		Data: map[string][]byte{"/s/scenario.yaml": []byte("seed: 7\n")},
+	}
+	if err := writeInitrd(&b, Kernel{}, cfg); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"s/scenario.yaml\x00", "seed: 7\n", "guest.json\x00", "TRAILER!!!"} {
+		if !strings.Contains(b.String(), want) {
+			t.Errorf("the image lacks %q", want)
+		}
+	}
+	cfg.Data = map[string][]byte{"s/x": nil}
+	if err := writeInitrd(io.Discard, Kernel{}, cfg); err == nil || !strings.Contains(err.Error(), "not an absolute path") {
+		t.Errorf("error %v", err)
+	}
+}
+
+// TestLibraries: a dynamic program brings its loader and its libraries, a
+// static one nothing.
+func TestLibraries(t *testing.T) {
+	script := filepath.Join(t.TempDir(), "script")
+	if err := os.WriteFile(script, []byte("#!/bin/sh\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	files := map[string]string{"/bin/x": script, "/data": t.TempDir()}
+	got, err := withLibraries(files, staticFile(t))
+	if err != nil || len(got) != len(files) {
+		t.Errorf("files of static programs: %v, %v", got, err)
+	}
+	const dynamic, loader = "/bin/sh", "/lib64/ld-linux-x86-64.so.2"
+	if _, err := os.Stat(loader); err != nil {
+		t.Skip("no glibc here:", err)
+	}
+	if got, err = withLibraries(nil, dynamic); err != nil {
+		t.Fatal(err)
+	}
+	libc := false
+	for target, source := range got {
+		if target != source {
+			t.Errorf("%s is to come from %s", target, source)
+		}
+		libc = libc || filepath.Base(target) == "libc.so.6"
+	}
+	if got[loader] == "" || !libc {
+		t.Errorf("libraries of %s: %v", dynamic, got)
+	}
+	if _, err := withLibraries(nil, filepath.Join(t.TempDir(), "absent")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("absent program: %v", err)
+	}
+}
+
+func TestRelayInterrupt(t *testing.T) {
+	interrupt := make(chan struct{})
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	stop := relayInterrupt(interrupt, w)
+	close(interrupt)
+	b := make([]byte, 1)
+	if _, err := io.ReadFull(r, b); err != nil || b[0] != guestinit.InterruptByte {
+		t.Errorf("read %q, %v", b, err)
+	}
+	stop()
+	relayInterrupt(nil, w)() // none came
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if rest, err := io.ReadAll(r); err != nil || len(rest) > 0 {
+		t.Errorf("more came: %q, %v", rest, err)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
@@ -19,22 +20,18 @@ import (
 )
 
 // writeInitrd writes the guest's root file system.
-func writeInitrd(name string, k Kernel, cfg Config) (err error) {
+func writeInitrd(w io.Writer, k Kernel, cfg Config) (err error) {
 	initFile := cfg.Init
 	if initFile == "" {
 		if initFile, err = os.Executable(); err != nil {
 			return err
 		}
 	}
-	if err := checkStatic(initFile); err != nil {
-		return err
-	}
-	f, err := os.Create(name)
+	files, err := withLibraries(cfg.Files, initFile)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, f.Close()) }()
-	c := newCPIO(f)
+	c := newCPIO(w)
 	for _, dir := range []string{"bin", "dev", "etc", "lib", "proc", "root", "run", "sys", "tmp"} {
 		c.dir(dir, 0o755)
 	}
@@ -51,35 +48,21 @@ func writeInitrd(name string, k Kernel, cfg Config) (err error) {
 		return err
 	}
 	c.file(guestinit.JobFile[1:], job)
-	targets := make([]string, 0, len(cfg.Files))
-	for target := range cfg.Files {
-		targets = append(targets, target)
-	}
-	slices.Sort(targets)
-	for _, target := range targets {
+	for _, target := range slices.Sorted(maps.Keys(files)) {
 		if !path.IsAbs(target) {
 			return fmt.Errorf("put %q into guest: not an absolute path", target)
 		}
-		if err := c.tree(path.Clean(target)[1:], cfg.Files[target]); err != nil {
+		if err := c.tree(path.Clean(target)[1:], files[target]); err != nil {
 			return fmt.Errorf("put %s into guest: %w", target, err)
 		}
 	}
-	return c.close()
-}
-
-// checkStatic refuses an init that needs libraries, which the guest lacks.
-func checkStatic(name string) error {
-	f, err := elf.Open(name)
-	if err != nil {
-		return fmt.Errorf("read init: %w", err)
-	}
-	defer f.Close()
-	for _, p := range f.Progs {
-		if p.Type == elf.PT_INTERP {
-			return fmt.Errorf("use %s as init: not static, build it with CGO_ENABLED=0", name)
+	for _, target := range slices.Sorted(maps.Keys(cfg.Data)) {
+		if !path.IsAbs(target) {
+			return fmt.Errorf("put %q into guest: not an absolute path", target)
 		}
+		c.file(path.Clean(target)[1:], cfg.Data[target])
 	}
-	return nil
+	return c.close()
 }
 
 // tree adds a host file, or a directory with what is below.

@@ -42,6 +42,19 @@ func DefaultCache() (string, error) {
 	return filepath.Join(dir, "churnbed"), nil
 }
 
+// Prepared reports whether the folder cache (DefaultCache() where empty) has
+// the guest's kernel already.
+func Prepared(cache string) bool {
+	if cache == "" {
+		var err error
+		if cache, err = DefaultCache(); err != nil {
+			return false
+		}
+	}
+	_, err := openKernel(filepath.Join(cache, cacheVersion))
+	return err == nil
+}
+
 // Prepare returns the guest's kernel. Where the folder cache (DefaultCache()
 // where empty) has none yet, it downloads Debian's cloud kernel, which needs
 // apt's package lists but no root, and installs nothing. A MissingError says

@@ -9,6 +9,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"churnbed/emulator/guest/guestinit"
 	"churnbed/emulator/sandbox"
 	"churnbed/emulator/supervise"
 )
@@ -54,6 +55,7 @@ func main() {
 	if os.Args[0] == sandbox.Argv0 {
 		supervise.Main() // the inside of a sandbox; does not return
 	}
+	guestinit.Main() // the first process of a virtual host; does not return there
 	os.Exit(run(os.Args))
 }
 

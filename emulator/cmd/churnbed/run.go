@@ -29,6 +29,7 @@ func runCommand() *cli.Command {
 	args := &scenarioArgs{}
 	var jsonOut, quiet bool
 	var nodeBinary string
+	var virtual virtualHost
 	return &cli.Command{
 		Name:      "run",
 		Usage:     "run a scenario on real node processes and judge it",
@@ -37,18 +38,18 @@ func runCommand() *cli.Command {
 			"faults, collects the logs into the run directory (--out) and judges them. Every flag in a category is\n" +
 			"also a key of scenario files; flags win. Exit status: 0 all well, 1 a violation or a failed node,\n" +
 			"2 wrong usage, 3 the host lacks something, 4 interrupted (the summary is written all the same).",
-		Flags: append(args.flags(),
+		Flags: append(append(args.flags(),
 			&cli.BoolFlag{Name: "json", Usage: "print summary.json instead of the table", Destination: &jsonOut},
 			&cli.BoolFlag{Name: "quiet", Usage: "no progress", Destination: &quiet},
 			&cli.StringFlag{Name: "node-binary", Usage: "`PATH` of the node program (default: churnbed-node beside this program)", Destination: &nodeBinary},
-		),
+		), virtual.flags()...),
 		Action: func(c *cli.Context) error {
 			sc, err := args.load(c)
 			if err != nil {
 				return err
 			}
 			return emulate(c.Context, sc, runOptions{
-				json: jsonOut, quiet: quiet, nodeBinary: nodeBinary, stdout: os.Stdout, stderr: os.Stderr,
+				json: jsonOut, quiet: quiet, nodeBinary: nodeBinary, virtual: virtual, stdout: os.Stdout, stderr: os.Stderr,
 			})
 		},
 	}
@@ -57,12 +58,16 @@ func runCommand() *cli.Command {
 type runOptions struct {
 	json, quiet bool
 	nodeBinary  string
+	virtual     virtualHost
 	stdout      io.Writer
 	stderr      io.Writer
 }
 
 // emulate runs a scenario and judges it.
 func emulate(ctx context.Context, sc *scenario.Scenario, opt runOptions) error {
+	if opt.virtual.on {
+		return emulateVirtually(ctx, sc, opt)
+	}
 	var err error
 	if opt.nodeBinary, err = nodeProgram(opt.nodeBinary); err != nil {
 		return err

@@ -17,6 +17,8 @@ const (
 	// Port is the I/O port of the machine's debug console, which passes bytes
 	// on as they are, needs no driver, and is never used by the kernel.
 	Port = 0xe9
+	// InterruptByte, received on the serial line, interrupts the command.
+	InterruptByte = 0x03
 )
 
 // Job is what the guest is to do.

@@ -123,8 +123,10 @@ func work(out *port) (end End) {
 		fail(err)
 		return end
 	}
+	running := &running{}
+	go running.listen(stderr)
 	for _, command := range job.Commands {
-		end.Exit, err = runCommand(command, job, frameWriter{out, KindStdout}, stderr)
+		end.Exit, err = runCommand(command, job, running, frameWriter{out, KindStdout}, stderr)
 		if err != nil {
 			fail(err)
 		}
@@ -142,6 +144,9 @@ func work(out *port) (end End) {
 	end.ArchiveSize, end.ArchiveSHA256 = a.size, hex.EncodeToString(a.sum.Sum(nil))
 	return end
 }
+
+// openFiles is the limit a process gets, fs.nr_open's default.
+const openFiles = 1 << 20
 
 func setUp() (Job, error) {
 	var job Job
@@ -182,6 +187,12 @@ func setUp() (Job, error) {
 	}
 	if err := loopbackUp(); err != nil {
 		return job, err
+	}
+	// A kernel grants its first process 4096, too few for the supervisor of
+	// some hundred nodes.
+	files := unix.Rlimit{Cur: openFiles, Max: openFiles}
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &files); err != nil {
+		return job, fmt.Errorf("raise limit of open files: %w", err)
 	}
 	if err := unix.Sethostname([]byte("guest")); err != nil {
 		return job, fmt.Errorf("set host name: %w", err)
@@ -227,7 +238,7 @@ func loopbackUp() error {
 
 // runCommand runs one of the job's commands and returns its exit status. As the first
 // process it also reaps whatever is handed down to it meanwhile.
-func runCommand(command []string, job Job, stdout, stderr io.Writer) (int, error) {
+func runCommand(command []string, job Job, running *running, stdout, stderr io.Writer) (int, error) {
 	if len(command) == 0 {
 		return 0, errors.New("run command: none given")
 	}
@@ -271,7 +282,9 @@ func runCommand(command []string, job Job, stdout, stderr io.Writer) (int, error
 		wait.Wait()
 		return 0, fmt.Errorf("run command: %w", err)
 	}
+	running.set(p.Pid)
 	status := reapUntil(p.Pid)
+	running.set(0)
 	// A descendant that lives on may hold the pipes open for ever.
 	for _, pr := range readers {
 		_ = pr.SetReadDeadline(time.Now().Add(200 * time.Millisecond))
@@ -281,6 +294,70 @@ func runCommand(command []string, job Job, stdout, stderr io.Writer) (int, error
 		return 128 + int(status.Signal()), nil
 	}
 	return status.ExitStatus(), nil
+}
+
+// running knows which process an interrupt is for.
+type running struct {
+	mu          sync.Mutex
+	pid         int // 0: none
+	interrupted bool
+}
+
+// set says which process runs now. An interrupt that came before is for it.
+func (r *running) set(pid int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.pid = pid; pid != 0 && r.interrupted {
+		r.interrupt()
+	}
+}
+
+func (r *running) interrupt() {
+	if r.interrupted = true; r.pid != 0 {
+		_ = unix.Kill(r.pid, unix.SIGINT) // it may have ended just now
+		r.interrupted = false
+	}
+}
+
+// listen awaits interrupts on the serial line for as long as the machine runs.
+func (r *running) listen(stderr io.Writer) {
+	if err := r.read(); err != nil {
+		fmt.Fprintln(stderr, "guest: read serial line:", err)
+	}
+}
+
+func (r *running) read() error {
+	fd, err := unix.Open("/dev/ttyS0", unix.O_RDONLY|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	t, err := unix.IoctlGetTermios(fd, unix.TCGETS)
+	if err != nil {
+		return err
+	}
+	// Bytes as they come: no lines, no echo, no signals of the terminal's own.
+	t.Iflag &^= unix.IGNBRK | unix.BRKINT | unix.ICRNL | unix.IXON
+	t.Lflag &^= unix.ICANON | unix.ECHO | unix.ISIG
+	t.Cc[unix.VMIN], t.Cc[unix.VTIME] = 1, 0
+	if err := unix.IoctlSetTermios(fd, unix.TCSETS, t); err != nil {
+		return err
+	}
+	var b [1]byte
+	for {
+		n, err := unix.Read(fd, b[:])
+		switch {
+		case errors.Is(err, unix.EINTR):
+		case err != nil:
+			return err
+		case n == 0:
+			return io.EOF
+		case b[0] == InterruptByte:
+			r.mu.Lock()
+			r.interrupt()
+			r.mu.Unlock()
+		}
+	}
 }
 
 func reapUntil(pid int) unix.WaitStatus {
