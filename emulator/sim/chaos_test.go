@@ -198,9 +198,11 @@ func chaos(rng *rand.Rand, top *topologies.Topology, whole time.Duration, calm b
 	end := whole + 55*time.Second
 	none, unlimited, short := 0.0, int64(0), 5*time.Millisecond
 	for _, f := range []workloads.Fault{
-		{Verb: workloads.Heal}, {Verb: workloads.LinkUp},
+		{Verb: workloads.Heal},
+		{Verb: workloads.LinkUp},
 		{Verb: workloads.Set, Set: link.Override{Loss: &none, Rate: &unlimited, Delay: &short}},
-		{Verb: workloads.Resume, Nodes: all}, {Verb: workloads.Restart, Nodes: all},
+		{Verb: workloads.Resume, Nodes: all},
+		{Verb: workloads.Restart, Nodes: all},
 	} {
 		f.At = end
 		add(f)
