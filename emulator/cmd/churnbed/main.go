@@ -47,6 +47,8 @@ func commands() []*cli.Command {
 		doctorCommand(),
 		runCommand(),
 		simCommand(),
+		bothCommand(),
+		compareCommand(),
 		versionCommand(),
 	}
 }
@@ -82,6 +84,11 @@ func run(args []string) int {
 	if !errors.Is(err, errCheckFailed) {
 		fmt.Fprintln(os.Stderr, "churnbed:", err)
 	}
+	return exitCode(err)
+}
+
+// exitCode returns the exit code that err ends the program with.
+func exitCode(err error) int {
 	var coded *codedError
 	if errors.As(err, &coded) {
 		return coded.code

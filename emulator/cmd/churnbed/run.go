@@ -59,6 +59,7 @@ type runOptions struct {
 	json, quiet bool
 	nodeBinary  string
 	virtual     virtualHost
+	interrupts  bool // the caller sees to interrupts
 	stdout      io.Writer
 	stderr      io.Writer
 }
@@ -72,7 +73,7 @@ func emulate(ctx context.Context, sc *scenario.Scenario, opt runOptions) error {
 	if opt.nodeBinary, err = nodeProgram(opt.nodeBinary); err != nil {
 		return err
 	}
-	ctx, stop := interruptible(ctx)
+	ctx, stop := opt.interruptible(ctx)
 	defer stop()
 	h, err := probeHost(ctx)
 	if err != nil {
@@ -174,6 +175,15 @@ func judge(dir string, opt runOptions) (violated bool, err error) {
 		return s.Failed(), errors.Join(err, printJSON(opt.stdout, s))
 	}
 	return s.Failed(), errors.Join(err, s.Print(opt.stdout, run.Dir))
+}
+
+// interruptible is the function of that name where the caller leaves
+// interrupts to the run.
+func (o *runOptions) interruptible(ctx context.Context) (context.Context, func()) {
+	if o.interrupts {
+		return ctx, func() {}
+	}
+	return interruptible(ctx)
 }
 
 // interruptible returns a context that the first SIGINT or SIGTERM ends; the

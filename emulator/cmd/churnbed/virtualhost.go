@@ -132,7 +132,7 @@ func emulateVirtually(ctx context.Context, sc *scenario.Scenario, opt runOptions
 	if err != nil {
 		return usageError(err)
 	}
-	ctx, stop := interruptible(ctx)
+	ctx, stop := opt.interruptible(ctx)
 	defer stop()
 	qemu, err := guest.Version(ctx)
 	if err != nil {
