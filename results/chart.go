@@ -42,7 +42,7 @@ func (r *Run) WriteOverlap(w io.Writer, o *Overlap, around int) error {
 			instant(q.Enter), instant(q.End), q.Ending, q.Grants)
 	}
 	if o.Zombie {
-		p.printf("  node %d had been declared failed by a majority before: a zombie overlap, no violation\n", o.First.Node)
+		p.printf("  %s had been declared failed by a majority before: a zombie overlap, no violation\n", o.zombie())
 	}
 	if err := r.chart(p, o); err != nil {
 		return err
@@ -222,4 +222,12 @@ func (r *Run) linesAround(p *printer, q *Request, around int) error {
 			return fmt.Errorf("read logs: %w", err)
 		}
 	}
+}
+
+// zombie names the holder of a zombie overlap that had been declared failed.
+func (o *Overlap) zombie() string {
+	if o.First.declaredFailed(o.Second.Enter) {
+		return fmt.Sprintf("node %d", o.First.Node)
+	}
+	return fmt.Sprintf("node %d", o.Second.Node)
 }

@@ -14,8 +14,8 @@ import (
 type Overlap struct {
 	First, Second *Request
 	From, To      int64
-	// Zombie: First had been declared failed by a majority of the nodes that
-	// were up before the overlap began (ALGORITHMS 2.4).
+	// Zombie: one of the two had been declared failed by a majority of the
+	// nodes that were up before the overlap began (ALGORITHMS 2.4).
 	Zombie bool
 }
 
@@ -94,7 +94,7 @@ func (v *Verdict) safety(requests []*Request) {
 		open = slices.DeleteFunc(open, func(o *Request) bool { return o.End <= q.Enter })
 		holders := 1
 		for _, o := range open {
-			pair := Overlap{First: o, Second: q, From: q.Enter, To: min(o.End, q.End), Zombie: o.declaredFailed(q.Enter)}
+			pair := Overlap{First: o, Second: q, From: q.Enter, To: min(o.End, q.End), Zombie: o.declaredFailed(q.Enter) || q.declaredFailed(q.Enter+1)}
 			if pair.Zombie {
 				v.ZombieCount++
 				zombie.add(pair.From, pair.To)

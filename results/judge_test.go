@@ -141,6 +141,16 @@ func TestJudgement(t *testing.T) {
 			p.exit(5, a)
 			return p.end(10)
 		}, want{zombies: 1, zombieMS: 1, concurrent: 1, issued: 2, served: 2, verdict: VerdictOK}},
+		{"zombie enters second", func(p *plant) *Run {
+			a := p.request(1, 0)
+			b := p.request(1, 1)
+			fail(p, 2, 1, 0, 2, 3)
+			p.enter(2.5, a)
+			p.enter(3, b)
+			p.exit(4, b)
+			p.exit(5, a)
+			return p.end(10)
+		}, want{zombies: 1, zombieMS: 1, concurrent: 1, issued: 2, served: 2, verdict: VerdictOK}},
 		{"declared failed by half only", func(p *plant) *Run {
 			a := p.request(1, 0)
 			p.enter(1, a)

@@ -84,6 +84,9 @@ func (m *Machine) memberUp(now core.Instant, q core.Peer, out *mutex.Effects) {
 	if q.Inc.Start() == p.life.Start() {
 		p.gone = false
 		m.unsuspect(q.ID)
+		if m.st == mutex.Wait && p.asked && !p.pending && !p.granted {
+			m.sendRequest(q.ID, nil, out) // its grant was dropped; it repeats the OK
+		}
 	}
 	if !known {
 		m.sendRecover(q.ID, out)
@@ -98,6 +101,14 @@ func (m *Machine) memberDown(now core.Instant, in mutex.MemberDown, out *mutex.E
 	m.learnLife(now, q, out)
 	p := m.at(q.ID)
 	p.listed = false
+	if p.granted && q.Inc.Start() >= p.life.Start() {
+		// A request that waits on the small side of a partition must not enter
+		// on grants of the large side, which has given it up meanwhile. The
+		// peer stays asked: it is told of the RELEASE, and if it comes back it
+		// is asked again.
+		p.granted = false
+		m.nGrants--
+	}
 	switch {
 	case q.Inc.Start() < p.life.Start():
 		// An older life failed: what it answered was taken back already.
