@@ -19,6 +19,7 @@ import (
 	"churnbed/emulator/scenario"
 	"churnbed/emulator/simulate"
 	"churnbed/results"
+	"churnbed/results/compare"
 )
 
 // Folders of the two sides, in the directory of `both`.
@@ -108,6 +109,11 @@ func runBoth(ctx context.Context, spec scenario.Spec, origin scenario.Origin, op
 		return err
 	}
 	r := relate(dir, pairs)
+	if len(seeds) > 1 {
+		if r.Comparison, err = compareSides(r); err != nil {
+			return hostError(err)
+		}
+	}
 	if opt.json {
 		err = printJSON(opt.stdout, r)
 	} else {
@@ -186,6 +192,25 @@ type relation struct {
 	Fidelity  string        `json:"fidelity"`
 	Reason    string        `json:"fidelity_reason,omitempty"`
 	Rows      []relationRow `json:"metrics"`
+	// Comparison takes the sides as independent sets, the simulated one as A;
+	// it is there where there is more than one trial.
+	Comparison *compare.Report `json:"comparison,omitempty"`
+}
+
+func compareSides(r *relation) (*compare.Report, error) {
+	var sets []*results.TrialSet
+	for _, dir := range []string{r.Simulated, r.Emulated} {
+		set, err := results.OpenTrials(dir)
+		if err != nil {
+			return nil, err
+		}
+		sets = append(sets, set)
+	}
+	c, err := compare.Compare(sets, compare.DefaultOptions())
+	if err != nil {
+		return nil, err
+	}
+	return &c.Report, nil
 }
 
 // relationRow relates one figure; means are over the trials that have it on
@@ -309,7 +334,13 @@ func (r *relation) print(out io.Writer) error {
 	}
 	_, err := fmt.Fprintf(out, "\ntrials %d, with a failed check %d; the emulated side is %s\ndirectories %s %s\n",
 		r.Trials, r.Failed, fidelity, r.Emulated, r.Simulated)
-	return err
+	if err != nil || r.Comparison == nil {
+		return err
+	}
+	if _, err := fmt.Fprint(out, "\nas independent sets:\n"); err != nil {
+		return err
+	}
+	return r.Comparison.Print(out)
 }
 
 // round keeps two decimals, for the table.
