@@ -18,17 +18,22 @@ import (
 func (c *Comparison) Drawable() []string {
 	var names []string
 	for i := range c.Report.Metrics {
-		low, high := math.Inf(1), math.Inf(-1)
-		for _, s := range c.samples[i] {
-			for _, t := range s.trials {
-				low, high = min(low, slices.Min(t)), max(high, slices.Max(t))
-			}
-		}
-		if low < high {
+		if low, high := c.span(i); low < high {
 			names = append(names, c.Report.Metrics[i].Name)
 		}
 	}
 	return names
+}
+
+// span returns the least and the largest value of metric i.
+func (c *Comparison) span(i int) (low, high float64) {
+	low, high = math.Inf(1), math.Inf(-1)
+	for _, s := range c.samples[i] {
+		for _, t := range s.trials {
+			low, high = min(low, slices.Min(t)), max(high, slices.Max(t))
+		}
+	}
+	return low, high
 }
 
 // palette is one that colour-blind people can tell apart (Okabe and Ito).
@@ -46,11 +51,12 @@ var dashes = [][]vg.Length{nil, {vg.Points(6), vg.Points(3)}, {vg.Points(2), vg.
 // maxSteps bounds the points of one curve; more cannot be seen.
 const maxSteps = 2000
 
-// ecdf returns the steps of the empirical distribution function of v.
-func ecdf(v []float64) plotter.XYs {
+// ecdf returns the steps of the empirical distribution function of v from low
+// to high, which no value is beyond; it sorts v.
+func ecdf(v []float64, low, high float64) plotter.XYs {
 	slices.Sort(v)
 	n := len(v)
-	out := plotter.XYs{{X: v[0], Y: 0}}
+	out := plotter.XYs{{X: low, Y: 0}}
 	stride := max(1, n/maxSteps)
 	y := 0.0
 	for i := range v {
@@ -62,7 +68,7 @@ func ecdf(v []float64) plotter.XYs {
 		y = float64(i+1) / float64(n)
 		out = append(out, plotter.XY{X: v[i], Y: y})
 	}
-	return out
+	return append(out, plotter.XY{X: high, Y: 1})
 }
 
 // Draw draws the distribution functions of a metric as "svg" or "png".
@@ -87,17 +93,16 @@ func (c *Comparison) Draw(w io.Writer, metric, format string) error {
 	grid := plotter.NewGrid()
 	grid.Horizontal.Color, grid.Vertical.Color = color.Gray{225}, color.Gray{225}
 	p.Add(grid)
-	low, high := math.Inf(1), math.Inf(-1)
+	low, high := c.span(i)
 	for k, s := range c.samples[i] {
 		v := slices.Concat(s.trials...)
 		if len(v) == 0 {
 			continue
 		}
-		line, err := plotter.NewLine(ecdf(v)) // sorts v
+		line, err := plotter.NewLine(ecdf(v, low, high))
 		if err != nil {
 			return fmt.Errorf("draw comparison: %w", err)
 		}
-		low, high = min(low, v[0]), max(high, v[len(v)-1])
 		line.Color = palette[k%len(palette)]
 		line.Dashes = dashes[k%len(dashes)]
 		line.Width = vg.Points(1.6)
@@ -114,9 +119,9 @@ func (c *Comparison) Draw(w io.Writer, metric, format string) error {
 	margin := 0.02 * (high - low)
 	p.X.Min, p.X.Max = low-margin, high+margin
 	p.Legend.YOffs, p.Legend.XOffs = vg.Points(6), -vg.Points(6)
-	p.Legend.Padding = vg.Points(2)
+	p.Legend.Padding = vg.Points(4)
 
-	const width, height, key = 16 * vg.Centimeter, 10 * vg.Centimeter, vg.Length(14)
+	const width, height, key = 16 * vg.Centimeter, 10 * vg.Centimeter, vg.Length(17)
 	legend := key*vg.Length(len(c.samples[i])) + vg.Points(12)
 	canvas, err := draw.NewFormattedCanvas(width, height+legend, format)
 	if err != nil {

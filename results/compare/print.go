@@ -3,6 +3,7 @@ package compare
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"text/tabwriter"
 
@@ -29,18 +30,33 @@ func (r *Report) Print(w io.Writer) error {
 	r.printDifferences(p)
 	p.printf("\n")
 	r.printMetrics(p)
+	r.printArtefacts(p)
+	p.printf("\nrule: %s\nverdict: %s\n", r.Rule, r.Verdict)
+	return p.err
+}
+
+// printArtefacts lists the artefacts of each source once.
+func (r *Report) printArtefacts(p *printer) {
 	for i := range r.Sets {
 		s := &r.Sets[i]
 		if len(s.Artefacts) == 0 {
 			continue
 		}
-		p.printf("\nknown artefacts of %s (%s)\n", s.Letter, s.Source)
+		letters, before := []string{}, false
+		for k := range r.Sets {
+			if slices.Equal(r.Sets[k].Artefacts, s.Artefacts) {
+				letters = append(letters, r.Sets[k].Letter)
+				before = before || k < i
+			}
+		}
+		if before {
+			continue
+		}
+		p.printf("\nknown artefacts of %s (%s)\n", strings.Join(letters, ", "), s.Source)
 		for _, a := range s.Artefacts {
 			p.printf("  - %s\n", a)
 		}
 	}
-	p.printf("\nrule: %s\nverdict: %s\n", r.Rule, r.Verdict)
-	return p.err
 }
 
 func (r *Report) printDifferences(p *printer) {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/google/renameio/v2"
@@ -27,7 +28,7 @@ func compareCommand() *cli.Command {
 			"may follow a path: 'FILE?N=256&msg_drop_rate=0'. Every set is compared with A. The verdict's rule is printed;\n" +
 			"exit code 1 with --fail-on differ where a metric differs.",
 		Flags: append(csvFlags(),
-			&cli.StringSliceFlag{Name: "where", Usage: "take only trials with `KEY=VALUE` from every set (again for more)"},
+			&cli.GenericFlag{Name: "where", Value: new(selection), Usage: "take only trials with `KEY=VALUE` from every set (again for more, or joined by &)"},
 			&cli.Float64Flag{Name: "tolerance", Value: d.Tolerance, Usage: "relative `SHARE` by which means and distributions may differ"},
 			&cli.IntFlag{Name: "min-trials", Value: d.MinTrials, Usage: "least `NUMBER` of trials a side for a verdict"},
 			&cli.Float64Flag{Name: "alpha", Value: d.Alpha, Usage: "`LEVEL` of the permutation test"},
@@ -48,7 +49,7 @@ func csvFlags() []cli.Flag {
 	return []cli.Flag{
 		&cli.GenericFlag{Name: "columns", Value: new(verbatim), Usage: "headers of a CSV: `NAMES` such as trial=run,node=host,request=t0,enter=t1,exit=t2"},
 		&cli.StringFlag{Name: "time-unit", Value: "ms", Usage: "`UNIT` of a CSV's instants: ms, s, us or ns"},
-		&cli.StringSliceFlag{Name: "param", Usage: "state `KEY=VALUE` of a CSV's scenario, such as nodes=64 (again for more)"},
+		&cli.GenericFlag{Name: "param", Value: new(selection), Usage: "state `KEY=VALUE` of a CSV's scenario, such as nodes=64 (again for more, or joined by &)"},
 	}
 }
 
@@ -63,41 +64,61 @@ func (v *verbatim) Set(s string) error {
 
 func (v *verbatim) String() string { return string(*v) }
 
+// selection collects the conditions of a flag that may be repeated. The
+// library's slice flags cannot be set again from their own text, which
+// interleaved does.
+type selection []results.Condition
+
+// Set implements flag.Value.
+func (s *selection) Set(text string) error {
+	more, err := results.ParseConditions(text)
+	if err != nil {
+		return err
+	}
+	for _, c := range more {
+		if !slices.Contains(*s, c) {
+			*s = append(*s, c)
+		}
+	}
+	return nil
+}
+
+func (s *selection) String() string {
+	parts := make([]string, len(*s))
+	for i, c := range *s {
+		parts[i] = c.Key + "=" + c.Value
+	}
+	return strings.Join(parts, "&")
+}
+
+// conditions returns what a selection flag was given.
+func conditions(c *cli.Context, name string) []results.Condition {
+	s, _ := c.Generic(name).(*selection)
+	if s == nil {
+		return nil
+	}
+	return *s
+}
+
 // csvOptions reads the flags of csvFlags.
 func csvOptions(c *cli.Context) (foreign.CSVOptions, error) {
 	columns, err := foreign.ParseColumns(c.Generic("columns").(*verbatim).String())
 	if err != nil {
 		return foreign.CSVOptions{}, fmt.Errorf("--columns: %w", err)
 	}
-	params, err := conditions(c, "param")
-	if err != nil {
-		return foreign.CSVOptions{}, err
-	}
 	opt := foreign.CSVOptions{Columns: columns, Unit: c.String("time-unit"), Parameters: map[string]string{}}
-	for _, p := range params {
+	for _, p := range conditions(c, "param") {
 		opt.Parameters[p.Key] = p.Value
 	}
 	return opt, nil
-}
-
-func conditions(c *cli.Context, name string) ([]results.Condition, error) {
-	var out []results.Condition
-	for _, s := range c.StringSlice(name) {
-		more, err := results.ParseConditions(s)
-		if err != nil {
-			return nil, fmt.Errorf("--%s: %w", name, err)
-		}
-		out = append(out, more...)
-	}
-	return out, nil
 }
 
 func openOptions(c *cli.Context) (opt foreign.Options, err error) {
 	if opt.CSV, err = csvOptions(c); err != nil {
 		return opt, err
 	}
-	opt.Where, err = conditions(c, "where")
-	return opt, err
+	opt.Where = conditions(c, "where")
+	return opt, nil
 }
 
 func compareAction(c *cli.Context) error {
@@ -185,6 +206,3 @@ func newDir(path string) error {
 	}
 	return nil
 }
-
-// oneOf lists words for a message.
-func oneOf(words []string) string { return strings.Join(words, ", ") }

@@ -49,6 +49,8 @@ func commands() []*cli.Command {
 		simCommand(),
 		bothCommand(),
 		compareCommand(),
+		importCommand(),
+		exportCommand(),
 		versionCommand(),
 	}
 }
