@@ -1,6 +1,7 @@
 package scenario
 
 import (
+	"churnbed/node/stack"
 	"churnbed/topologies"
 	"churnbed/workloads"
 )
@@ -121,16 +122,22 @@ var keys = []Key{
 	duration("suspicion-wait", GroupAlgorithm, func(s *Spec) *dur { return &s.SuspicionWait },
 		"0s", 0, "further wait between a detected failure and the silent OK; not given: membership-suspicion with medley, else 0s").derived(),
 	choice("release", GroupAlgorithm, func(s *Spec) *string { return &s.Release },
-		"unicast", []string{"unicast"}, "how RELEASE travels"),
+		"unicast", []string{"unicast", stack.Multicast}, "how RELEASE travels: a datagram to each member, or one that is flooded along a tree (simulator only)"),
 	boolean("paper-snapshot", GroupAlgorithm, func(s *Spec) *bool { return &s.PaperSnapshot },
 		"take the OK set once before the exit loop (camera-paper, trap H2)"),
 	boolean("paper-release-by-id", GroupAlgorithm, func(s *Spec) *bool { return &s.PaperReleaseByID },
 		"match RELEASE by node id only (camera-paper, trap H3a)"),
+	boolean("imitate-uncleared-deferred", GroupAlgorithm, func(s *Spec) *bool { return &s.ImitateDeferred },
+		"imitate the Camera authors' simulator: every exit answers all requests ever deferred again (camera-paper, simulator only)"),
+	boolean("imitate-live-set", GroupAlgorithm, func(s *Spec) *bool { return &s.ImitateLiveSet },
+		"imitate the Camera authors' simulator: the set in an OK is what its sender's set is on arrival (camera-paper, simulator only)"),
+	boolean("imitate-local-hop", GroupAlgorithm, func(s *Spec) *bool { return &s.ImitateLocalHop },
+		"imitate the Camera authors' simulator: REQUEST and RELEASE take one more hop at their source, with a link's delay and loss (simulator only)"),
 
 	choice("transport", GroupTransport, func(s *Spec) *string { return &s.Transport },
-		"adaptive", []string{"adaptive", "fixed"}, "retransmission timeout: from measured round trips (RFC 6298) or constant"),
+		"adaptive", []string{"adaptive", "fixed", stack.SourceFixed}, "retransmission timeout: from measured round trips (RFC 6298) or constant; source-fixed: no acknowledgements, the source sends again rto after the loss at any hop (simulator only)"),
 	duration("rto", GroupTransport, func(s *Spec) *dur { return &s.RTO },
-		"200ms", 1, "retransmission timeout before the first measurement, and of fixed"),
+		"200ms", 1, "retransmission timeout before the first measurement, and of fixed and source-fixed"),
 	duration("rto-min", GroupTransport, func(s *Spec) *dur { return &s.RTOMin },
 		"50ms", 1, "lower bound of adaptive"),
 	duration("rto-max", GroupTransport, func(s *Spec) *dur { return &s.RTOMax },

@@ -143,6 +143,7 @@ func (r *resolver) stack() {
 	r.algorithm = stack.Algorithm{
 		Name: s.Algorithm, NUpper: s.NUpper, SuspicionWait: s.SuspicionWait, Release: s.Release,
 		Snapshot: s.PaperSnapshot, ReleaseByID: s.PaperReleaseByID,
+		KeepDeferred: s.ImitateDeferred,
 	}
 	if s.Algorithm != "camera-paper" {
 		const why = `"true": a reading of camera-paper, but algorithm is %s`
@@ -151,6 +152,13 @@ func (r *resolver) stack() {
 		}
 		if s.PaperReleaseByID {
 			r.bad("paper-release-by-id", why, s.Algorithm)
+		}
+		const artefact = `"true": an artefact of camera-paper, but algorithm is %s`
+		if s.ImitateDeferred {
+			r.bad("imitate-uncleared-deferred", artefact, s.Algorithm)
+		}
+		if s.ImitateLiveSet {
+			r.bad("imitate-live-set", artefact, s.Algorithm)
 		}
 	}
 	if s.RTOMin > s.RTOMax {

@@ -100,6 +100,25 @@ func (s *Scenario) NeedsRelay() string {
 	return ""
 }
 
+// SimulatorOnly says which choice of the scenario no real node can follow, ""
+// where there is none.
+func (s *Scenario) SimulatorOnly() string {
+	spec := &s.Spec
+	switch {
+	case spec.Transport == stack.SourceFixed:
+		return "transport source-fixed (a source cannot know of a loss on the way)"
+	case spec.Release == stack.Multicast:
+		return "release multicast (nodes do not flood yet)"
+	case spec.ImitateDeferred:
+		return "imitate-uncleared-deferred"
+	case spec.ImitateLiveSet:
+		return "imitate-live-set"
+	case spec.ImitateLocalHop:
+		return "imitate-local-hop"
+	}
+	return ""
+}
+
 // LinkParams returns the parameters of link i in direction a->b and b->a.
 func (s *Scenario) LinkParams(i int) (ab, ba link.Params) {
 	l := s.Topology.Links[i]

@@ -65,6 +65,9 @@ type Spec struct {
 	Release          string
 	PaperSnapshot    bool
 	PaperReleaseByID bool
+	ImitateDeferred  bool
+	ImitateLiveSet   bool
+	ImitateLocalHop  bool
 
 	// Transport
 	Transport string

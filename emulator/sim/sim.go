@@ -41,9 +41,30 @@ type Config struct {
 	Duration   time.Duration // after the epoch; 0 = until all is served
 	Drain      time.Duration // after the last arrival, where Duration is 0
 
+	// Imitate are ways of other simulators.
+	Imitate Imitate
+
 	// Log receives every line that a node (or, with Node -1, the controller)
 	// would have written, in order.
 	Log func(log core.NodeID, e *eventlog.Event)
+}
+
+// Imitate are choices with which the output of other simulators can be had
+// again. The zero value imitates nothing. Those of the Camera authors'
+// simulator were found in its published runs: hop counts, message counts and
+// the waits of uncontended requests.
+type Imitate struct {
+	// Resend is, with stack.SourceFixed, how long after the loss of a message
+	// of the algorithm at any hop its source sends it again. 0: never.
+	Resend time.Duration
+	// LocalHop lets REQUEST and RELEASE begin with a hop from their source to
+	// itself with these parameters.
+	LocalHop *link.Params
+	// LiveSet lets an OK carry its sender's set of the moment of arrival.
+	LiveSet bool
+	// Multicast floods the RELEASEs of one step along the tree of the routes:
+	// each link carries one frame, whose loss loses all behind it.
+	Multicast bool
 }
 
 // joinLimit bounds how long the first nodes may take to join.
@@ -62,6 +83,8 @@ type World struct {
 	busy   int             // nodes that run and are not idle
 	chans  []*link.Channel // two a link: A->B at 2i, B->A at 2i+1
 	linkOf []int32         // [from*nodes+to] of neighbours: index into chans
+	local  []*link.Channel // by node, with Imitate.LocalHop
+	flood  flood
 	// hopwise: a frame takes its hops one event each, since what happens
 	// meanwhile elsewhere matters to it: links have rates, or change. Else its
 	// way is computed at once.
@@ -141,6 +164,12 @@ func New(cfg Config) (*World, error) {
 		w.chans[2*i+1] = link.NewChannel(l.BA, core.Stream(cfg.Seed, fmt.Sprintf("link/%d-%d", l.B, l.A)))
 		w.hopwise = w.hopwise || l.AB.Rate > 0 || l.BA.Rate > 0
 		w.linkOf[int(l.A)*n+int(l.B)], w.linkOf[int(l.B)*n+int(l.A)] = int32(2*i), int32(2*i+1)
+	}
+	if p := cfg.Imitate.LocalHop; p != nil {
+		w.local = make([]*link.Channel, n)
+		for i := range w.local {
+			w.local[i] = link.NewChannel(*p, core.Stream(cfg.Seed, fmt.Sprintf("link/%d-%d", i, i)))
+		}
 	}
 	for i := range cfg.Faults {
 		switch cfg.Faults[i].Verb {
@@ -326,6 +355,9 @@ func (w *World) deliver(id core.NodeID, f *wire.Frame, size int) {
 	switch {
 	case !n.alive:
 	case !n.paused:
+		if w.cfg.Imitate.LiveSet {
+			w.refresh(f)
+		}
 		w.carryOut(id, n.machine.Arrive(w.now, f, size-headerBytes, w.takeEffects()))
 	case len(n.inbox) < inboxLimit:
 		n.inbox = append(n.inbox, arrival{*f, size})
@@ -341,11 +373,13 @@ func (w *World) forward(from core.NodeID, f *wire.Frame, size int, at core.Insta
 		next := core.None
 		if cur != f.To {
 			if next = routes.Next(cur, f.To); next == core.None {
+				w.lost(f, at)
 				return
 			}
 			k := w.linkOf[int(cur)*len(w.nodes)+int(next)]
 			if !w.mesh.Links[k/2].Up {
-				return // the routes have not converged
+				w.lost(f, at) // the routes have not converged
+				return
 			}
 			s := &w.Stats.Links[k]
 			s.Frames++
@@ -356,6 +390,7 @@ func (w *World) forward(from core.NodeID, f *wire.Frame, size int, at core.Insta
 			if dropped {
 				s.Dropped++
 				w.Stats.Dropped++
+				w.lost(f, at)
 				return
 			}
 			cur, at = next, t
@@ -398,11 +433,12 @@ func (w *World) command(id core.NodeID, in stack.Input) {
 
 func (w *World) carryOut(id core.NodeID, effects []stack.Effect) {
 	n := &w.nodes[id]
+	w.flood.begin()
 	for i := range effects {
 		e := &effects[i]
 		switch e.Op {
 		case stack.Send:
-			w.forward(id, &e.Frame, e.Size+headerBytes, w.now)
+			w.send(id, &e.Frame, e.Size+headerBytes)
 		case stack.Log:
 			w.account(n, e.Event)
 			w.log(id, e.Event)

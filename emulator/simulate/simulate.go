@@ -19,6 +19,7 @@ import (
 	"churnbed/emulator/sim"
 	"churnbed/node/core"
 	"churnbed/node/eventlog"
+	"churnbed/node/stack"
 	"churnbed/node/wire"
 	"churnbed/results"
 )
@@ -57,10 +58,17 @@ func Run(ctx context.Context, sc *scenario.Scenario, dir string, m *results.Mani
 
 // World prepares the simulation of a scenario; log receives every line.
 func World(sc *scenario.Scenario, log func(core.NodeID, *eventlog.Event)) (*sim.World, error) {
+	imitate := sim.Imitate{LiveSet: sc.Spec.ImitateLiveSet, Multicast: sc.Algorithm.Release == stack.Multicast}
+	if sc.Transport.Mode == stack.SourceFixed {
+		imitate.Resend = sc.Transport.RTO
+	}
+	if sc.Spec.ImitateLocalHop {
+		imitate.LocalHop = &sc.Link
+	}
 	return sim.New(sim.Config{
 		Topology: sc.Topology, Params: sc.LinkParams, Metric: sc.Metric, Convergence: sc.Convergence, Seed: sc.Seed,
 		NodeConfig: sc.NodeConfig, Oracle: sc.Membership.Service == "oracle", Up: sc.Up, Arrivals: sc.Arrivals,
-		Faults: sc.Faults, Warmup: sc.Warmup, Duration: sc.Duration, Drain: sc.Drain, Log: log,
+		Faults: sc.Faults, Warmup: sc.Warmup, Duration: sc.Duration, Drain: sc.Drain, Log: log, Imitate: imitate,
 	})
 }
 

@@ -57,6 +57,9 @@ type Algorithm struct {
 	// once before the exit loop; RELEASE matched by node id only.
 	Snapshot    bool `json:"snapshot,omitempty"`
 	ReleaseByID bool `json:"release_by_id,omitempty"`
+	// KeepDeferred imitates the authors' simulator: deferred requests are
+	// answered again at every exit (camera-paper only).
+	KeepDeferred bool `json:"keep_deferred,omitempty"`
 }
 
 // Membership names and tunes the membership service. Zero durations mean the
@@ -72,8 +75,18 @@ type Membership struct {
 
 // Transport tunes retransmission.
 type Transport struct {
-	Mode string        `json:"mode,omitempty"` // adaptive (RFC 6298), fixed
+	Mode string        `json:"mode,omitempty"` // adaptive (RFC 6298), fixed, source-fixed (SourceFixed)
 	RTO  time.Duration `json:"rto,omitempty"`  // initial, and the constant one of fixed
 	Min  time.Duration `json:"min,omitempty"`  // adaptive bounds
 	Max  time.Duration `json:"max,omitempty"`
 }
+
+// SourceFixed is the transport of the authors' simulator: messages of the
+// algorithm are neither acknowledged nor repeated by the node. The simulator,
+// which knows of every loss, has the source send the message again a fixed
+// time later (Resend). Nothing of the kind exists on a real network.
+const SourceFixed = "source-fixed"
+
+// Multicast is the Release of one datagram to everyone, which counts as one
+// end-to-end message.
+const Multicast = "multicast"

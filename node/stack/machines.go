@@ -31,6 +31,7 @@ var algorithms = map[string]func(*Config) mutex.Machine{
 	"camera-paper": func(c *Config) mutex.Machine {
 		return camerapaper.New(c.Self, camerapaper.Config{
 			SuspicionWait: c.Algorithm.SuspicionWait, Snapshot: c.Algorithm.Snapshot, ReleaseByID: c.Algorithm.ReleaseByID,
+			KeepDeferred: c.Algorithm.KeepDeferred,
 		})
 	},
 }

@@ -44,6 +44,12 @@ type (
 	// Tick tells that Deadline was reached. Lost is how many datagrams the
 	// kernel threw away on a full receive buffer since the last Tick.
 	Tick struct{ Lost int64 }
+	// Resend tells, with SourceFixed, that a message was lost on its way and
+	// is due again.
+	Resend struct {
+		To  core.NodeID
+		Msg core.Message
+	}
 )
 
 func (Boot) input()    {}
@@ -55,6 +61,7 @@ func (Relink) input()  {}
 func (Leave) input()   {}
 func (Stop) input()    {}
 func (Tick) input()    {}
+func (Resend) input()  {}
 
 // Op says what an Effect is.
 type Op uint8
@@ -183,6 +190,8 @@ func (n *Node) Step(now core.Instant, in Input, out []Effect) []Effect {
 		n.stop(now)
 	case Tick:
 		n.tick(now, in.Lost)
+	case Resend:
+		n.transmit([]reliable.Out{{To: in.To, Frame: wire.Frame{From: n.self, To: in.To, Msg: in.Msg}, Retrans: true}})
 	}
 	n.settle(now)
 	n.out = nil
@@ -449,8 +458,18 @@ func (n *Node) stepMutexThen(now core.Instant, in mutex.Input, then func()) {
 	for _, id := range fx.Forget {
 		n.endpoint.Forget(id)
 	}
+	released := false
 	for _, s := range fx.Sends {
-		n.transmit(n.endpoint.Send(now, s, n.frames[:0]))
+		if n.cfg.Transport.Mode == SourceFixed {
+			s.Mode = core.Datagram
+		}
+		frames := n.endpoint.Send(now, s, n.frames[:0])
+		if n.cfg.Algorithm.Release == Multicast && s.Msg.Kind() == wire.KindRelease {
+			n.traffic.copies = released // one datagram, however many are addressed
+			released = true
+		}
+		n.transmit(frames)
+		n.traffic.copies = false
 	}
 	// Membership may step the algorithm again, which reuses fx.
 	if len(fx.Learned) > 0 {

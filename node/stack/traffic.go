@@ -13,6 +13,7 @@ import (
 // traffic counts the datagrams of this life of the node by message kind.
 type traffic struct {
 	in, out [256]eventlog.Count // index 0: pure acknowledgements
+	copies  bool                // what is sent now is part of a datagram that was counted
 	scratch []byte
 	every   time.Duration
 	next    core.Instant
@@ -34,6 +35,9 @@ func frameKind(f *wire.Frame) byte {
 // sent counts a frame and returns its size in bytes.
 func (t *traffic) sent(o *reliable.Out) int {
 	t.scratch = o.Frame.Append(t.scratch[:0])
+	if t.copies {
+		return len(t.scratch)
+	}
 	c := &t.out[frameKind(&o.Frame)]
 	c.N++
 	c.Bytes += int64(len(t.scratch))

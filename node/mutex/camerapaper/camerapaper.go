@@ -46,6 +46,11 @@ type Config struct {
 	// WakeLater enters at the Tick that follows the moment at which pending
 	// became empty, without looking again (H10).
 	WakeLater bool
+	// KeepDeferred never clears the list of deferred requests, as the
+	// authors' simulator: every exit answers each of them once more, and such
+	// an OK counts for whatever its receiver waits for then. Two nodes can
+	// hold at once by it.
+	KeepDeferred bool
 }
 
 // Machine is the algorithm at one node.
@@ -149,7 +154,11 @@ func (m *Machine) onRequest(q core.Peer, r core.RequestID, out *mutex.Effects) {
 	m.clk = max(m.clk, r.TS)
 	m.meet(q, out)
 	if m.st == mutex.Held || m.st == mutex.Wait && m.cur.Before(r) {
-		m.deferred.Put(r)
+		if m.cfg.KeepDeferred {
+			m.deferred = append(m.deferred, r) // a list: who was deferred twice is answered twice
+		} else {
+			m.deferred.Put(r)
+		}
 		return
 	}
 	m.sendOK(r, m.okSet(), core.Reply, out)
@@ -161,6 +170,13 @@ func (m *Machine) okSet() []core.Peer {
 	for _, r := range m.recentlyOKed {
 		set.Put(core.Peer{ID: r.Node, Inc: r.Inc})
 	}
+	return set
+}
+
+// OKSet is the set that an OK to node k would carry now.
+func (m *Machine) OKSet(k core.NodeID) []core.Peer {
+	set := requests.Peers(m.okSet())
+	set.Delete(k)
 	return set
 }
 
@@ -222,7 +238,9 @@ func (m *Machine) exit(out *mutex.Effects) {
 		}
 		m.sendOK(r, set, core.Reliable, out)
 	}
-	m.deferred = m.deferred[:0]
+	if !m.cfg.KeepDeferred {
+		m.deferred = m.deferred[:0]
+	}
 }
 
 func (m *Machine) onRelease(r core.RequestID) {
