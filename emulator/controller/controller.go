@@ -121,6 +121,7 @@ type controller struct {
 	measured measured
 	progress Progress
 	shown    time.Time
+	phase    Phase // as last shown
 	failures []error
 	more     int  // failures beyond maxFailures
 	broken   bool // the log cannot be written
@@ -265,12 +266,12 @@ func (c *controller) fail(err error) {
 	c.opt.Log.Warn("failure", "error", err)
 }
 
-// show gives the terminal a snapshot, a few times a second.
+// show gives the terminal a snapshot, a few times a second and of each phase.
 func (c *controller) show() {
-	if c.opt.Progress == nil || time.Since(c.shown) < 200*time.Millisecond {
+	if c.opt.Progress == nil || c.progress.Phase == c.phase && time.Since(c.shown) < 200*time.Millisecond {
 		return
 	}
-	c.shown = time.Now()
+	c.shown, c.phase = time.Now(), c.progress.Phase
 	c.progress.Alive, c.progress.Waiting = 0, 0
 	for _, n := range c.nodes {
 		if n.alive {

@@ -128,7 +128,6 @@ const endTimeout = 10 * time.Second
 // end ends all nodes in order and collects the last figures.
 func (c *controller) end(life context.Context) error {
 	c.progress.Phase = Ending
-	c.shown = time.Time{}
 	c.show()
 	at := c.now()
 	c.waiting = nil // faults that waited for a role

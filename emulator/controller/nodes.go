@@ -32,6 +32,7 @@ type node struct {
 	paused  bool
 	leaving bool
 	failed  bool           // it has reported why it cannot go on
+	stopped bool           // it has reported an orderly end
 	again   workloads.Verb // restart or join, due as soon as it has left
 	state   controlpb.Report_Changed_State
 }
@@ -202,7 +203,9 @@ func (c *controller) heard(e reported) {
 	case *controlpb.Report_Failed_:
 		n.failed = true
 		c.fail(&NodeError{n.id, "failed: " + r.Failed.GetError()})
-	case *controlpb.Report_Stopped_, *controlpb.Report_Hello_:
+	case *controlpb.Report_Stopped_:
+		n.stopped = true
+	case *controlpb.Report_Hello_:
 	}
 }
 
@@ -217,7 +220,9 @@ func (c *controller) exited(life context.Context, e *controlpb.Exit) {
 		State: n.state.String(), Text: e.GetStatus(),
 	})
 	left, again := n.leaving, n.again
-	if !left && !n.failed && c.progress.Phase != Ending {
+	// A program may end before its last report was heard.
+	orderly := n.stopped || (left || c.progress.Phase == Ending) && e.GetStatus() == "exit status 0"
+	if !orderly && !n.failed {
 		c.fail(&NodeError{n.id, endedText(e)})
 	}
 	c.ended(n)

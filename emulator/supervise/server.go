@@ -128,15 +128,15 @@ func (s *Server) Start(_ context.Context, req *controlpb.StartRequest) (*control
 	p.cmd = &exec.Cmd{
 		Path: s.plan.NodeBinary, Args: []string{filepath.Base(s.plan.NodeBinary)}, Dir: s.dir,
 		Stdout: &p.stderr, Stderr: &p.stderr, ExtraFiles: []*os.File{log},
-		Env: []string{
-			"CHURNBED_CONTROL=unix:" + socketName,
+		Env: append(developers(),
+			"CHURNBED_CONTROL=unix:"+socketName,
 			fmt.Sprintf("CHURNBED_NODE=%d", id),
 			fmt.Sprintf("CHURNBED_INCARNATION=%d", p.inc),
-			"CHURNBED_ADDRESS=" + fabric.Addr(id).String(),
+			"CHURNBED_ADDRESS="+fabric.Addr(id).String(),
 			"CHURNBED_LOG_FD=3",
 			// One thread of Go code a node: hundreds share the cores.
 			"GOMAXPROCS=1", "GOGC=200", "GOTRACEBACK=single",
-		},
+		),
 		// Signals go to the whole group: a program may stand behind a wrapper.
 		SysProcAttr: &syscall.SysProcAttr{Setpgid: true},
 		// A child that it left behind must not keep it from being reaped.
@@ -152,6 +152,18 @@ func (s *Server) Start(_ context.Context, req *controlpb.StartRequest) (*control
 	s.mu.Unlock()
 	go s.wait(req.GetNode(), p)
 	return &controlpb.StartReply{Pid: int32(p.cmd.Process.Pid), Before: before, After: after}, nil
+}
+
+// developers returns the settings of Go's own tools, which reach node
+// processes; nothing else of the user's environment does.
+func developers() []string {
+	var env []string
+	for _, name := range []string{"GORACE", "GOCOVERDIR"} {
+		if v := os.Getenv(name); v != "" {
+			env = append(env, name+"="+v)
+		}
+	}
+	return env
 }
 
 // wait reaps a node process and tells the controller.
