@@ -438,6 +438,26 @@ func TestDraw(t *testing.T) {
 	}
 }
 
+func TestTicks(t *testing.T) {
+	for _, c := range []struct {
+		low, high float64
+		want      string
+	}{
+		{0, 1, "0 0.1 0.2 0.3 0.4 0.5 0.6 0.7 0.8 0.9 1"},
+		{-20, 2700, "0 500 1000 1500 2000 2500"},
+		{764.9, 766.1, "765 765.2 765.4 765.6 765.8 766"},
+		{5, 5, "5"},
+	} {
+		var got []string
+		for _, tick := range ticks(c.low, c.high) {
+			got = append(got, tick.Label)
+		}
+		if s := strings.Join(got, " "); s != c.want {
+			t.Errorf("%v to %v: %s, want %s", c.low, c.high, s, c.want)
+		}
+	}
+}
+
 func BenchmarkCompare(b *testing.B) {
 	x, y := makeSet("a", 100, 1, 0), makeSet("b", 100, 1, 0)
 	for b.Loop() {

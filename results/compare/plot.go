@@ -6,6 +6,7 @@ import (
 	"io"
 	"math"
 	"slices"
+	"strconv"
 
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/plotter"
@@ -71,6 +72,28 @@ func ecdf(v []float64, low, high float64) plotter.XYs {
 	return append(out, plotter.XY{X: high, Y: 1})
 }
 
+// ticks marks five to ten round values, each with its number.
+func ticks(low, high float64) []plot.Tick {
+	span := high - low
+	if !(span > 0) || math.IsInf(span, 0) {
+		return []plot.Tick{{Value: low, Label: strconv.FormatFloat(low, 'g', 4, 64)}}
+	}
+	unit := math.Pow(10, math.Floor(math.Log10(span)))
+	step := unit
+	for _, f := range [...]float64{0.1, 0.2, 0.5, 1} {
+		if step = f * unit; span/step <= 10 {
+			break
+		}
+	}
+	var out []plot.Tick
+	for k := math.Ceil(low / step); k*step <= high+1e-9*span && len(out) < 20; k++ {
+		// The nearest short decimal, not what rounding left of k*step.
+		label := strconv.FormatFloat(k*step+0, 'g', 6, 64) // +0: not -0
+		out = append(out, plot.Tick{Value: k * step, Label: label})
+	}
+	return out
+}
+
 // Draw draws the distribution functions of a metric as "svg" or "png".
 func (c *Comparison) Draw(w io.Writer, metric, format string) error {
 	if format != "svg" && format != "png" {
@@ -90,6 +113,7 @@ func (c *Comparison) Draw(w io.Writer, metric, format string) error {
 	}
 	p.Y.Label.Text = "share of values not above x"
 	p.Y.Min, p.Y.Max = 0, 1
+	p.X.Tick.Marker, p.Y.Tick.Marker = plot.TickerFunc(ticks), plot.TickerFunc(ticks)
 	grid := plotter.NewGrid()
 	grid.Horizontal.Color, grid.Vertical.Color = color.Gray{225}, color.Gray{225}
 	p.Add(grid)

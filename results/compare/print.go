@@ -93,7 +93,7 @@ func (r *Report) printDifferences(p *printer) {
 			}
 		}
 		if len(only) > 0 {
-			p.printf("  not stated by %s: %s\n", r.Sets[i].Letter, strings.Join(only, ", "))
+			p.wrapped(fmt.Sprintf("  not stated by %s: ", r.Sets[i].Letter), only)
 		}
 	}
 }
@@ -147,6 +147,25 @@ func (p *printer) printf(format string, args ...any) {
 	if p.err == nil {
 		_, p.err = fmt.Fprintf(p.w, format, args...)
 	}
+}
+
+// lineWidth is where lists of words are broken.
+const lineWidth = 110
+
+// wrapped prints words separated by commas in as many lines as they need.
+func (p *printer) wrapped(head string, words []string) {
+	line := head
+	for i, w := range words {
+		if i+1 < len(words) {
+			w += ","
+		}
+		if len(line)+len(w) > lineWidth && strings.TrimSpace(line) != "" {
+			p.printf("%s\n", strings.TrimRight(line, " "))
+			line = "    "
+		}
+		line += w + " "
+	}
+	p.printf("%s\n", strings.TrimRight(line, " "))
 }
 
 // Write lets a tabwriter write through p.

@@ -277,7 +277,10 @@ func (f *CameraFile) Trials(path string) *results.TrialSet {
 	s := &results.TrialSet{
 		Name: base, Source: CameraSource, Engine: results.Foreign, Parameters: maps.Clone(cameraFixed),
 		Aliases: cameraAliases, Artefacts: cameraArtefacts,
-		Incomparable: map[string]string{"bytes_per_cs": "byte counts are Java serialisation, not a wire format"},
+		Incomparable: map[string]string{
+			"bytes_per_cs": "byte counts are Java serialisation, not a wire format",
+			"sync_delay":   "the Camera simulator tells the first handover of a run only",
+		},
 	}
 	if name.Arrivals != "" {
 		s.Parameters["arrivals"] = name.Arrivals

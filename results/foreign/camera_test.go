@@ -185,7 +185,7 @@ func TestCameraFields(t *testing.T) {
 			t.Errorf("%s is %q, want %q", key, got, want)
 		}
 	}
-	if len(s.Artefacts) < 6 || s.Incomparable["bytes_per_cs"] == "" {
+	if len(s.Artefacts) < 6 || s.Incomparable["bytes_per_cs"] == "" || s.Incomparable["sync_delay"] == "" {
 		t.Errorf("artefacts %v, incomparable %v", s.Artefacts, s.Incomparable)
 	}
 	// Without churn in the name the configured ratio was not used.
