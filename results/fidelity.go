@@ -173,7 +173,7 @@ func (f *fidelity) epoch(int64) {
 func (f *fidelity) probe(p *eventlog.Probe) {
 	f.now.delay.add(p.DelayErr, p.MaxErr)
 	f.now.timer.add(p.TimerLag, 0)
-	f.now.rcvbuf += p.RcvbufNS
+	f.now.rcvbuf += p.RcvbufErrors
 }
 
 func (f *fidelity) slice(t int64, h *eventlog.Host) {

@@ -252,7 +252,7 @@ func TestFidelity(t *testing.T) {
 			return h, p
 		}, Strained, "50 frames were lost unplanned"},
 		{"receive buffers overrun", func(h *eventlog.Host, p *eventlog.Probe) (*eventlog.Host, *eventlog.Probe) {
-			p.RcvbufNS = 500
+			p.RcvbufErrors = 500
 			return h, p
 		}, Unfaithful, "500 frames were lost unplanned"},
 		{"busy", func(h *eventlog.Host, p *eventlog.Probe) (*eventlog.Host, *eventlog.Probe) {

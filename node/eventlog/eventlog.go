@@ -92,14 +92,14 @@ type Count struct {
 // Delay errors are measured less configured one-way delay of the link, in
 // scenario nanoseconds, as a histogram over Bounds.
 type Probe struct {
-	Sent     int64   `json:"sent"`
-	Received int64   `json:"received"`
-	Lost     int64   `json:"lost"`       // gaps in the numbering of received probes
-	DelayErr []int64 `json:"delay_err"`  // counts, len(Bounds)+1
-	TimerLag []int64 `json:"timer_lag"`  // counts, len(Bounds)+1: how late timers fired
-	RcvbufNS int64   `json:"rcvbuf_err"` // UDP receive-buffer losses of the namespace since the last line
-	MaxErr   int64   `json:"max_err"`    // largest delay error
-	SumErr   float64 `json:"sum_err"`    // sum of delay errors, ns
+	Sent         int64   `json:"sent"`
+	Received     int64   `json:"received"`
+	Lost         int64   `json:"lost"`       // gaps in the numbering of received probes
+	DelayErr     []int64 `json:"delay_err"`  // counts, len(Bounds)+1
+	TimerLag     []int64 `json:"timer_lag"`  // counts, len(Bounds)+1: how late timers fired
+	RcvbufErrors int64   `json:"rcvbuf_err"` // UDP receive-buffer losses of the namespace since the last line
+	MaxErr       int64   `json:"max_err"`    // largest delay error
+	SumErr       float64 `json:"sum_err"`    // sum of delay errors, ns
 }
 
 // Bounds are the upper bounds (ns) of the histograms in Probe; the last

@@ -50,7 +50,7 @@ func anyEvent(t *rapid.T) Event {
 	}
 	if rapid.Bool().Draw(t, "probe") {
 		hist := rapid.SliceOfN(rapid.Int64(), 0, len(Bounds)+1)
-		e.Probe = &Probe{Sent: 1, Received: 2, Lost: 3, DelayErr: hist.Draw(t, "delay"), TimerLag: nil, RcvbufNS: 4, MaxErr: -5, SumErr: rapid.Float64().Draw(t, "sum")}
+		e.Probe = &Probe{Sent: 1, Received: 2, Lost: 3, DelayErr: hist.Draw(t, "delay"), TimerLag: nil, RcvbufErrors: 4, MaxErr: -5, SumErr: rapid.Float64().Draw(t, "sum")}
 	}
 	if rapid.Bool().Draw(t, "host") {
 		e.Host = &Host{RealMS: 1000, CPUBusy: rapid.Float64Range(0, 1).Draw(t, "busy"), Frames: 5}

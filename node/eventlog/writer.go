@@ -232,7 +232,7 @@ func appendProbe(b []byte, p *Probe) ([]byte, error) {
 	b = appendHistogram(append(b, `,"delay_err":`...), p.DelayErr)
 	b = appendHistogram(append(b, `,"timer_lag":`...), p.TimerLag)
 	b = append(b, `,"rcvbuf_err":`...)
-	b = strconv.AppendInt(b, p.RcvbufNS, 10)
+	b = strconv.AppendInt(b, p.RcvbufErrors, 10)
 	b = append(b, `,"max_err":`...)
 	b = strconv.AppendInt(b, p.MaxErr, 10)
 	b = append(b, `,"sum_err":`...)

@@ -154,7 +154,7 @@ func (p *prober) take() *eventlog.Probe {
 		return nil
 	}
 	t := p.probe_
-	t.RcvbufNS = p.lost
+	t.RcvbufErrors = p.lost
 	p.reset()
 	return &t
 }
