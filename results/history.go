@@ -118,6 +118,9 @@ type nodeHistory struct {
 	lives  []life
 	up     bool // a process runs
 	paused bool
+	// wasPaused: stopped by a fault since its last fidelity line.
+	wasPaused bool
+
 	lastT  int64
 	lastNo int
 
@@ -274,7 +277,7 @@ func (h *history) control(e *eventlog.Event) {
 	case eventlog.Pause:
 		h.metrics.pauses++
 		h.metrics.hit[n.protocolState()]++
-		n.paused = true
+		n.paused, n.wasPaused = true, true
 	case eventlog.Resume:
 		n.paused = false
 	case eventlog.Exited:
@@ -375,9 +378,12 @@ func (h *history) nodeLine(n *nodeHistory, l *Line) {
 		n.sent, n.final = e.Sent, false
 		h.resize(n, e)
 	case eventlog.Fidelity:
-		if e.Probe != nil {
+		// What a node saw while it was stopped by a fault tells of the fault,
+		// not of the host.
+		if e.Probe != nil && !n.paused && !n.wasPaused {
 			h.fid.probe(e.Probe)
 		}
+		n.wasPaused = false
 	case eventlog.Leave:
 		n.left = max(e.T, 1)
 		h.metrics.leaves++

@@ -353,3 +353,22 @@ func TestQuantile(t *testing.T) {
 	near(t, "p98.5", h.quantile(.985), .6)
 	near(t, "largest", h.quantile(1), 8000)
 }
+
+// What a node saw while a fault had it stopped says nothing of the host.
+func TestFidelityLeavesPausesOut(t *testing.T) {
+	p := newPlant(t, 2)
+	p.log(100, 0, eventlog.Event{Kind: eventlog.Fidelity, Probe: probe(.05, 1000)})
+	p.log(100, 1, eventlog.Event{Kind: eventlog.Fidelity, Probe: probe(.05, 1000)})
+	p.control(200, eventlog.Event{Kind: eventlog.Pause, Node: 1})
+	p.control(700, eventlog.Event{Kind: eventlog.Resume, Node: 1})
+	p.log(800, 1, eventlog.Event{Kind: eventlog.Fidelity, Probe: probe(500, 1000)})
+	p.log(900, 1, eventlog.Event{Kind: eventlog.Fidelity, Probe: probe(.05, 1000)})
+	p.control(1000, eventlog.Event{Kind: eventlog.Slice, Host: host()})
+	s, _ := judge(t, p.end(1001))
+	if s.Fidelity.Verdict != Faithful {
+		t.Errorf("%s: %s", s.Fidelity.Verdict, s.Fidelity.Reason)
+	}
+	if s.Churn.Pauses != 1 {
+		t.Errorf("%d pauses", s.Churn.Pauses)
+	}
+}
