@@ -37,8 +37,9 @@ type memberNode struct {
 	list     *Memlist
 	up       bool
 	lives    int
-	joinedAt int64 // of a join whose list is not complete yet
-	size     int   // as reported with it, 0 = none pending
+	joinedAt int64         // of a join whose list is not complete yet
+	size     int           // as reported with it, 0 = none pending
+	there    []core.NodeID // who else was up then
 }
 
 type membershipReplay struct {
@@ -151,10 +152,26 @@ func (m *membershipReplay) settle(n *memberNode, self core.NodeID, now int64) {
 	if n.size == 0 || now <= n.joinedAt {
 		return
 	}
-	if len(n.list.Status) == 1 && n.size == len(m.initial[self])+1 {
-		n.fill(self, m.initial[self])
+	for _, given := range [...][]core.NodeID{n.there, m.initial[self]} { // by an oracle, by configuration
+		if len(n.list.Status) >= n.size {
+			break
+		}
+		extra := 0
+		for _, p := range given {
+			if _, ok := n.list.Status[p]; !ok {
+				extra++
+			}
+		}
+		if len(n.list.Status)+extra != n.size {
+			continue
+		}
+		for _, p := range given {
+			if _, ok := n.list.Status[p]; !ok {
+				n.list.Status[p] = Active
+			}
+		}
 	}
-	n.size = 0
+	n.size, n.there = 0, nil
 }
 
 func (n *memberNode) fill(self core.NodeID, peers []core.NodeID) {
@@ -187,10 +204,18 @@ func (m *membershipReplay) line(l *results.Line) {
 	case eventlog.Joined:
 		if n.lives > 1 {
 			n.joinedAt, n.size = e.T, e.Size
+			for i := range m.nodes {
+				if m.nodes[i].up && core.NodeID(i) != l.Node {
+					n.there = append(n.there, core.NodeID(i))
+				}
+			}
 		}
 	case eventlog.Member:
 		if n.list != nil && e.Peer != nil && *e.Peer >= 0 && int(*e.Peer) < len(m.nodes) {
 			n.change(core.NodeID(*e.Peer), e.Change)
+			if n.size > 0 { // of the instant at which it joined
+				n.size = e.Size
+			}
 		}
 	case eventlog.Counters:
 		if n.list != nil && e.Size > 0 && len(n.list.Status) != e.Size {

@@ -152,6 +152,41 @@ func TestReplayMembershipPlantedLists(t *testing.T) {
 	}
 }
 
+// A list that an oracle gives at a restart is not in the logs, only its
+// length; two nodes that restart at one instant are told of each other there.
+func TestReplayMembershipOfOracle(t *testing.T) {
+	m := &membershipReplay{nodes: make([]memberNode, 3), initial: [][]core.NodeID{{1, 2}, {0, 2}, {0, 1}}}
+	line := func(node core.NodeID, at int64, e eventlog.Event) {
+		e.T, e.Node = at, int32(node)
+		m.line(&results.Line{Event: e, Node: node})
+	}
+	for id := range core.NodeID(3) {
+		line(id, 0, eventlog.Event{Kind: eventlog.Start})
+	}
+	for id := range int32(2) {
+		m.line(&results.Line{Node: core.None, Event: eventlog.Event{T: 5, Kind: eventlog.Kill, Node: id, Verb: "crash"}})
+	}
+	one := int32(1)
+	line(0, 9, eventlog.Event{Kind: eventlog.Start})
+	line(0, 9, eventlog.Event{Kind: eventlog.Joined, Size: 2}) // itself and 2
+	line(1, 9, eventlog.Event{Kind: eventlog.Start})
+	line(1, 9, eventlog.Event{Kind: eventlog.Joined, Size: 3})
+	line(0, 9, eventlog.Event{Kind: eventlog.Member, Peer: &one, Change: "up", Size: 3})
+	for id := range core.NodeID(2) {
+		line(id, 12, eventlog.Event{Kind: eventlog.Counters, Size: 3})
+		if got := len(m.nodes[id].list.Status); got != 3 {
+			t.Errorf("node %d lists %d: %v", id, got, m.nodes[id].list.Status)
+		}
+	}
+	if m.disagree != 0 {
+		t.Errorf("%d lines disagree", m.disagree)
+	}
+	line(0, 13, eventlog.Event{Kind: eventlog.Counters, Size: 2})
+	if m.disagree != 1 {
+		t.Error("a wrong length goes unnoticed")
+	}
+}
+
 func TestChurnOf(t *testing.T) {
 	trace, err := ChurnOf(plantRun(t, 3), 500*time.Millisecond)
 	if err != nil {
