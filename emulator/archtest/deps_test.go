@@ -54,7 +54,7 @@ const order = `
 	topologies, workloads < emulator/mesh;
 
 	# The simulator: no controller, no sandbox, no kernel.
-	node/stack, emulator/mesh, emulator/scenario < emulator/sim;
+	node/stack, emulator/mesh < emulator/sim;
 
 	# The kernel's edge, and what is built on it.
 	NONE < emulator/netns;
@@ -71,8 +71,10 @@ const order = `
 	emulator/guest/guestinit < emulator/guest;
 	emulator/guest < emulator/guest/cmd/churnbed-guest;
 
+	# The two engines' shells, which leave the same run directory.
 	emulator/supervise, emulator/scenario, emulator/mesh, node/host, results < emulator/controller;
-	emulator/controller, emulator/sim, emulator/guest, results/foreign, results/compare < emulator/cmd/churnbed;
+	emulator/sim, emulator/scenario, results < emulator/simulate;
+	emulator/controller, emulator/simulate, emulator/guest, results/foreign, results/compare < emulator/cmd/churnbed;
 
 	NONE < emulator/archtest;
 `
