@@ -109,7 +109,7 @@ func runBoth(ctx context.Context, spec scenario.Spec, origin scenario.Origin, op
 		return err
 	}
 	r := relate(dir, pairs)
-	if len(seeds) > 1 {
+	if len(seeds) >= compare.DefaultOptions().MinTrials {
 		if r.Comparison, err = compareSides(r); err != nil {
 			return hostError(err)
 		}
@@ -193,7 +193,7 @@ type relation struct {
 	Reason    string        `json:"fidelity_reason,omitempty"`
 	Rows      []relationRow `json:"metrics"`
 	// Comparison takes the sides as independent sets, the simulated one as A;
-	// it is there where there is more than one trial.
+	// it is there where there are trials enough for a verdict.
 	Comparison *compare.Report `json:"comparison,omitempty"`
 }
 
