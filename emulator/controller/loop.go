@@ -21,7 +21,7 @@ func (c *controller) loop(ctx, life context.Context) error {
 	c.begin(epoch)
 	c.progress.Phase = Running
 	c.planFaults()
-	if err := c.measured.start(c, life); err != nil {
+	if err := c.measured.start(life, c); err != nil {
 		return err
 	}
 	last, limit := c.span()
@@ -160,7 +160,7 @@ func (c *controller) end(life context.Context) error {
 		}
 		break
 	}
-	errs = append(errs, c.measured.finish(c, life))
+	errs = append(errs, c.measured.finish(life, c))
 	c.write(&eventlog.Event{T: int64(at), After: int64(c.now()), Kind: eventlog.End, Node: -1})
 	return errors.Join(errs...)
 }

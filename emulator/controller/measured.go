@@ -22,7 +22,7 @@ type measured struct {
 }
 
 // start takes the first reading, from which the first slice counts.
-func (m *measured) start(c *controller, life context.Context) error {
+func (m *measured) start(life context.Context, c *controller) error {
 	reply, err := c.box.Supervisor.Measure(life, &controlpb.MeasureRequest{})
 	if err != nil {
 		return fmt.Errorf("measure: %w", clean(err))
@@ -74,7 +74,7 @@ func (c *controller) writeSlice(reply *controlpb.MeasureReply) {
 }
 
 // finish takes the last reading and writes links.csv.
-func (m *measured) finish(c *controller, life context.Context) error {
+func (m *measured) finish(life context.Context, c *controller) error {
 	reply, err := c.box.Supervisor.Measure(life, &controlpb.MeasureRequest{PerLink: true})
 	if err != nil {
 		return fmt.Errorf("measure: %w", clean(err))

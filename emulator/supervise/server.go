@@ -235,7 +235,7 @@ func (s *Server) SetLinks(_ context.Context, req *controlpb.SetLinksRequest) (*c
 				Src: core.NodeID(r.GetSrc()), Dst: core.NodeID(r.GetDst()), Via: core.NodeID(r.GetVia()),
 			}
 		}
-		if err := s.fabric.SetRoutes(changes); err != nil {
+		if err := s.fabric.SetRoutes(changes); err != nil { //nolint:contextcheck // changes are made whole, whoever asked
 			return nil, status.Errorf(codes.Internal, "change routes: %v", err)
 		}
 	}
