@@ -20,11 +20,15 @@
 // incarnation (a forced leave) goes on with them.
 //
 // The timeout follows RFC 6298 (smoothed round-trip time plus four times its
-// variation, doubling, Karn's rule in both parts: repeated messages are not
-// measured, and the timeout with which one was acknowledged stays until a
-// message is measured again), a peer at a time, with bounds of the scenario's
-// choice; mode "fixed" repeats at a constant pace, as the reference simulators
-// do.
+// variation, doubling, Karn's rule: repeated messages are not measured), a peer
+// at a time, with bounds of the scenario's choice, and two differences, since
+// a radio loses frames without being congested. Doubling stops at four times
+// the first timeout: a request waits for the slowest of hundreds of answers,
+// hence for the one peer that was unlucky four times in a row. And the timeout
+// with which a repeated message was acknowledged stays for the next one only
+// where the path was never measured or three messages in a row were repeated,
+// which speaks for a path that is slower than thought. Mode "fixed" repeats at
+// a constant pace, as the reference simulators do.
 package reliable
 
 import (
@@ -90,15 +94,26 @@ type peer struct {
 	in   []received       // few: one a kind; of the peer's present process
 
 	srtt, rttvar time.Duration // srtt 0: not measured yet
-	// backedOff is the timeout with which the last message was acknowledged,
-	// where that message could not be measured, else 0.
+	// repeated counts the messages in a row that were acknowledged only after
+	// a repetition, and so could not be measured; backedOff is the timeout to
+	// begin with where that casts doubt on the measurement, else 0.
+	repeated  int
 	backedOff time.Duration
 }
+
+// A radio loses frames without being congested, so the doubling of the timeout
+// is bounded (maxBackoff times what it began with), and a repetition says
+// little of the path: only doubtAfter of them in a row do, and the first ones.
+const (
+	maxBackoff = 4
+	doubtAfter = 3
+)
 
 type outstanding struct {
 	seq   uint64
 	msg   core.Message
 	first core.Instant
+	base  time.Duration // the timeout of the first try
 	rto   time.Duration
 	tries int
 }
@@ -165,7 +180,7 @@ func (e *Endpoint) Receive(now core.Instant, f *wire.Frame) bool {
 	}
 	p := e.peer(f.From.ID)
 	if f.From.Inc.Start() > p.inc.Start() {
-		p.in, p.backedOff = p.in[:0], 0
+		p.in, p.repeated, p.backedOff = p.in[:0], 0, 0
 	}
 	p.inc = f.From.Inc
 	acked := false
@@ -214,8 +229,8 @@ func (e *Endpoint) acknowledge(now core.Instant, p *peer, seq uint64) bool {
 		}
 		if o := &p.out[i]; o.tries == 1 {
 			p.measure(min(now.Sub(o.first), e.cfg.Max))
-			p.backedOff = 0
-		} else {
+			p.repeated, p.backedOff = 0, 0
+		} else if p.repeated++; p.srtt == 0 || p.repeated >= doubtAfter {
 			p.backedOff = o.rto
 		}
 		p.remove(i)
@@ -282,7 +297,8 @@ func (e *Endpoint) Send(now core.Instant, s core.Send, out []Out) []Out {
 				break
 			}
 		}
-		o := outstanding{seq: p.next, msg: s.Msg, first: now, rto: e.timeout(p), tries: 1}
+		o := outstanding{seq: p.next, msg: s.Msg, first: now, base: e.timeout(p), tries: 1}
+		o.rto = o.base
 		p.out = append(p.out, o)
 		e.pending++
 		e.due.Push(timer{now.Add(o.rto), s.To, o.seq})
@@ -325,7 +341,7 @@ func (e *Endpoint) Tick(now core.Instant, out []Out) []Out {
 		}
 		o.tries++
 		if !e.cfg.Fixed {
-			o.rto = min(2*o.rto, e.cfg.Max)
+			o.rto = min(2*o.rto, maxBackoff*o.base, e.cfg.Max)
 		}
 		e.due.Push(timer{now.Add(o.rto), t.peer, t.seq})
 		out = append(out, Out{To: t.peer, Retrans: true, Frame: wire.Frame{

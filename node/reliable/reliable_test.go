@@ -296,22 +296,28 @@ func TestAdaptiveTimeout(t *testing.T) {
 		t.Errorf("timeout %v on a constant path, want its 100ms and Min", d)
 	}
 
-	// Doubling up to Max.
+	// Doubling up to four times the first timeout.
 	p.send(0, request(1), core.Reliable)
 	last := p.now
-	for _, want := range []core.Instant{140 * ms, 280 * ms, 560 * ms, 1000 * ms, 1000 * ms} {
+	for _, want := range []core.Instant{140 * ms, 280 * ms, 560 * ms, 560 * ms, 560 * ms} {
 		p.repeat(0)
 		if p.now-last != want {
 			t.Errorf("repeated after %v, want %v", p.now-last, want)
 		}
 		last = p.now
 	}
-	// Karn: what was repeated is not measured, but its timeout stays until
+	// Karn: what was repeated is not measured. A measured path is doubted only
+	// after three such messages in a row; then the last timeout stays until
 	// something is measured again.
 	f := p.repeat(0)
 	p.handled(p.one(p.handled(f, true)), false)
-	if d := timeout(); d != 1000*ms {
-		t.Errorf("timeout %v after a repeated message, want its own, 1s", d)
+	for _, want := range []core.Instant{140 * ms, 140 * ms, 280 * ms} {
+		if d := timeout(); d != want {
+			t.Errorf("timeout %v after a repeated message, want %v", d, want)
+		}
+		p.send(0, request(uint64(p.now)+1), core.Reliable)
+		f := p.repeat(0)
+		p.handled(p.one(p.handled(f, true)), false)
 	}
 	exchange(100 * ms)
 	if d := timeout(); d != 140*ms {
