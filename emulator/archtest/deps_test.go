@@ -66,6 +66,8 @@ const order = `
 	# Judgement reads files only: it knows neither simulator nor controller.
 	node/eventlog, node/wire, topologies, workloads < results;
 	results < results/foreign, results/compare;
+	results/foreign < results/reproduce;
+	NONE < workloads/scenarios/reproduce;
 
 	NONE < emulator/guest/guestinit;
 	emulator/guest/guestinit < emulator/guest;
@@ -74,7 +76,8 @@ const order = `
 	# The two engines' shells, which leave the same run directory.
 	emulator/supervise, emulator/scenario, emulator/mesh, node/host, results < emulator/controller;
 	emulator/sim, emulator/scenario, results < emulator/simulate;
-	emulator/controller, emulator/simulate, emulator/guest, results/foreign, results/compare < emulator/cmd/churnbed;
+	emulator/simulate, results/reproduce < emulator/reproduce;
+	emulator/controller, emulator/reproduce, emulator/guest, results/compare, workloads/scenarios/reproduce < emulator/cmd/churnbed;
 
 	NONE < emulator/archtest;
 `
@@ -112,8 +115,8 @@ var edges = []struct {
 	{"github.com/vishvananda/netlink/nl", []string{"emulator/kernel"}, "as netlink"},
 	{"github.com/vishvananda/netns", []string{"emulator/netns", "emulator/kernel"}, "one package switches a thread's namespace"},
 	{"github.com/urfave/cli/v2", []string{"emulator/cmd/churnbed"}, "flags are the command's business"},
-	{"go.yaml.in/yaml/v3", []string{"emulator/scenario", "results"}, "files decode into specs in one place"},
-	{"gonum.org/v1/plot", []string{"topologies", "results", "results/compare"}, "drawing is not part of a run"},
+	{"go.yaml.in/yaml/v3", []string{"emulator/scenario", "results", "results/reproduce"}, "files decode into specs in one place"},
+	{"gonum.org/v1/plot", []string{"topologies", "results", "results/compare", "results/reproduce"}, "drawing is not part of a run"},
 }
 
 type pkg struct {

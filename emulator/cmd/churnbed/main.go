@@ -47,6 +47,7 @@ func commands() []*cli.Command {
 		doctorCommand(),
 		runCommand(),
 		simCommand(),
+		reproduceCommand(),
 		bothCommand(),
 		compareCommand(),
 		importCommand(),

@@ -1,0 +1,263 @@
+// Package reproduce runs the published experiments that results/reproduce
+// states: every cell and seed of a sweep becomes a scenario, an engine runs
+// it, results judges the run directory, and the directory is thrown away.
+// What it is held against, tables and plots are results/reproduce.
+package reproduce
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+
+	"churnbed/emulator/scenario"
+	"churnbed/emulator/simulate"
+	"churnbed/results"
+	"churnbed/results/reproduce"
+)
+
+// Engine runs a scenario into a directory that does not exist and leaves a
+// run directory there.
+type Engine func(ctx context.Context, sc *scenario.Scenario, dir string) error
+
+// Options of Run.
+type Options struct {
+	Data     *reproduce.Data
+	Seed     uint64 // of the first trial of every cell
+	Trials   int    // of every cell; 0: as the sweep says
+	Rounds   int    // of list-sizes; 0: as the sweep says
+	MaxNodes int    // larger points are left out; 0: none
+	Workers  int    // runs at a time; 0: one a processor
+	// Engine runs the cells; nil: the simulator. Another engine gets no
+	// series that only the simulator can run, and the time scale TimeScale.
+	Engine    Engine
+	TimeScale float64
+	// Plan is told the number of runs, Done every finished one; both may be nil.
+	Plan func(runs int)
+	Done func()
+	// Manifest of a simulated run; nil: a bare one.
+	Manifest func(*scenario.Scenario) *results.Manifest
+	Temp     string // folder for run directories; "": the system's
+}
+
+// task is one cell before it is run.
+type task struct {
+	cell   *reproduce.Cell
+	point  *reproduce.Point
+	series *reproduce.Series
+	trials int
+}
+
+// Run runs a sweep. Cells come in the order of series and points; Notes say
+// what was left out and why.
+func Run(ctx context.Context, s *reproduce.Sweep, opt Options) (cells []reproduce.Cell, notes []string, err error) {
+	if opt.Data == nil {
+		opt.Data = reproduce.NewData("")
+	}
+	if !opt.Data.Found() {
+		notes = append(notes, "the authors' result files are not there (--data): nothing to hold the figures against")
+	}
+	if opt.Workers == 0 {
+		opt.Workers = runtime.GOMAXPROCS(0)
+	}
+	if s.Metric == reproduce.ListSizes {
+		if opt.Engine != nil {
+			return nil, nil, fmt.Errorf("reproduce %s: only the simulator runs for so long", s.Name)
+		}
+		return runLists(ctx, s, opt, notes)
+	}
+	tasks, more, err := plan(s, opt)
+	if err != nil {
+		return nil, nil, err
+	}
+	notes = append(notes, more...)
+	if err := runTasks(ctx, s, opt, tasks); err != nil {
+		return nil, nil, err
+	}
+	for i := range s.Series {
+		l := &s.Series[i]
+		for _, t := range tasks {
+			if t.series == l {
+				cells = append(cells, *t.cell)
+			}
+		}
+		if l.File == "" {
+			continue
+		}
+		drawn, err := opt.Data.Drawn(l)
+		if err != nil {
+			return nil, nil, err
+		}
+		cells = append(cells, drawn...)
+	}
+	return cells, notes, nil
+}
+
+// plan lists the cells and what they are held against.
+func plan(s *reproduce.Sweep, opt Options) (tasks []*task, notes []string, err error) {
+	generated, large := map[int]bool{}, map[int]bool{}
+	for i := range s.Series {
+		l := &s.Series[i]
+		if l.File != "" {
+			continue
+		}
+		for j := range s.Points {
+			p := &s.Points[j]
+			if opt.MaxNodes > 0 && p.Mesh > opt.MaxNodes {
+				large[p.Mesh] = true
+				continue
+			}
+			sc, err := resolve(s, p, l, opt, opt.Seed)
+			if err != nil {
+				return nil, nil, fmt.Errorf("reproduce %s, %s at %v: %w", s.Name, l.Name, p.X, err)
+			}
+			if why := sc.SimulatorOnly(); why != "" && opt.Engine != nil {
+				notes = append(notes, fmt.Sprintf("%s is left out: the simulator alone has %s", l.Name, why))
+				break
+			}
+			if sc.Spec.TopologyFile == "" {
+				generated[p.Mesh] = true
+			}
+			want, err := opt.Data.Reference(s, l, p.X)
+			if err != nil {
+				return nil, nil, fmt.Errorf("reproduce %s, %s at %v: %w", s.Name, l.Name, p.X, err)
+			}
+			tasks = append(tasks, &task{
+				cell:  &reproduce.Cell{Series: l.Name, Ours: l.Ours, X: p.X, Seed: opt.Seed, Want: want},
+				point: p, series: l, trials: s.TrialsOf(p, l, opt.Trials),
+			})
+		}
+	}
+	if len(large) > 0 {
+		notes = append(notes, fmt.Sprintf("left out: meshes of %v nodes", slices.Sorted(maps.Keys(large))))
+	}
+	if len(generated) > 0 {
+		notes = append(notes, fmt.Sprintf("random meshes of the published density stand for %v nodes, for which no topology file is there", slices.Sorted(maps.Keys(generated))))
+	}
+	if len(tasks) == 0 {
+		return nil, nil, fmt.Errorf("reproduce %s: nothing is left to run", s.Name)
+	}
+	return tasks, notes, nil
+}
+
+// runTasks runs every seed of every cell. The largest meshes come first, so
+// that no processor waits for one of them in the end.
+func runTasks(ctx context.Context, s *reproduce.Sweep, opt Options, tasks []*task) error {
+	total := 0
+	for _, t := range tasks {
+		total += t.trials
+	}
+	if opt.Plan != nil {
+		opt.Plan(total)
+	}
+	order := slices.Clone(tasks)
+	slices.SortStableFunc(order, func(a, b *task) int { return b.point.Mesh - a.point.Mesh })
+	temp, err := os.MkdirTemp(opt.Temp, "reproduce-")
+	if err != nil {
+		return fmt.Errorf("create folder for runs: %w", err)
+	}
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(opt.Workers)
+	var mu sync.Mutex
+	trials := map[*task][]*results.Trial{}
+	for n, t := range order {
+		trials[t] = make([]*results.Trial, t.trials)
+		for i := range t.trials {
+			g.Go(func() error {
+				if err := ctx.Err(); err != nil {
+					return err
+				}
+				seed := opt.Seed + uint64(i)
+				dir := filepath.Join(temp, strconv.Itoa(n)+"-"+strconv.FormatUint(seed, 10))
+				tr, err := runOne(ctx, s, t, opt, seed, dir)
+				if err != nil {
+					return fmt.Errorf("reproduce %s, %s at %v, seed %d: %w", s.Name, t.series.Name, t.point.X, seed, err)
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				trials[t][i] = tr
+				if opt.Done != nil {
+					opt.Done()
+				}
+				return nil
+			})
+		}
+	}
+	err = g.Wait()
+	if err = errors.Join(err, os.RemoveAll(temp)); err != nil {
+		return err
+	}
+	for _, t := range tasks {
+		t.cell.Got = s.Estimated(trials[t])
+		t.cell.Judge(t.series.Published)
+	}
+	return nil
+}
+
+func runOne(ctx context.Context, s *reproduce.Sweep, t *task, opt Options, seed uint64, dir string) (*results.Trial, error) {
+	sc, err := resolve(s, t.point, t.series, opt, seed)
+	if err != nil {
+		return nil, err
+	}
+	if opt.Engine != nil {
+		err = opt.Engine(ctx, sc, dir)
+	} else {
+		_, err = simulate.Run(ctx, sc, dir, opt.manifest(sc))
+	}
+	if err != nil {
+		return nil, err
+	}
+	run, err := results.Open(dir)
+	if err != nil {
+		return nil, err
+	}
+	tr, err := results.TrialOf(run)
+	return tr, errors.Join(err, os.RemoveAll(dir))
+}
+
+func (o *Options) manifest(sc *scenario.Scenario) *results.Manifest {
+	if o.Manifest != nil {
+		return o.Manifest(sc)
+	}
+	return &results.Manifest{
+		Seed: sc.Seed, TimeScale: sc.TimeScale, Nodes: len(sc.Topology.Nodes), Links: len(sc.Topology.Links),
+		Algorithm: sc.Algorithm.Name, Membership: sc.Membership.Service, Arrivals: len(sc.Arrivals),
+	}
+}
+
+// resolve makes the scenario of one run of a cell.
+func resolve(s *reproduce.Sweep, p *reproduce.Point, l *reproduce.Series, opt Options, seed uint64) (*scenario.Scenario, error) {
+	keys := s.Keys(p, l)
+	keys["name"], keys["seed"] = s.Name, strconv.FormatUint(seed, 10)
+	if file := opt.Data.Topology(p.Mesh); file != "" {
+		keys["topology-file"] = file
+	} else {
+		side := strconv.FormatFloat(density(p.Mesh), 'g', 4, 64)
+		keys["topology"], keys["nodes"], keys["radius"], keys["area"] = "random", strconv.Itoa(p.Mesh), "4", side+"x"+side
+	}
+	if opt.Engine != nil && opt.TimeScale > 0 {
+		keys["time-scale"] = strconv.FormatFloat(opt.TimeScale, 'g', -1, 64)
+	}
+	var settings []scenario.Setting
+	for _, k := range slices.Sorted(maps.Keys(keys)) {
+		settings = append(settings, scenario.Setting{Key: k, Value: keys[k]})
+	}
+	spec, origin, err := scenario.Load("", settings)
+	if err != nil {
+		return nil, err
+	}
+	return scenario.Resolve(spec, origin)
+}
+
+// density is the side in metres of a square that so many nodes fill as those
+// of the published random meshes do: 256 of them 34 m.
+func density(nodes int) float64 { return 34 * math.Sqrt(float64(nodes)/256) }

@@ -1,0 +1,25 @@
+// Package reproduce states the published experiments: what each sweeps and
+// measures, what it is held against, and how its table, plot and record look.
+// It runs nothing (emulator/reproduce does) and knows no engine.
+//
+// A sweep is a YAML file of workloads/scenarios/reproduce:
+//
+//	title, text   what is shown, and what the axes rest on
+//	metric        see Metrics
+//	x, y          axis titles; log-x, log-y: logarithmic axes
+//	trials        seeds a point, unless point or series say otherwise
+//	rounds        of list-sizes: protocol periods of 2 s
+//	scenario      scenario keys of every run
+//	sweep         points: x, mesh (nodes: the published topology of that
+//	              size, else a random mesh of its density), set (keys), trials
+//	series        lines: name, set (keys, above those of the point), trials,
+//	              ours (not an imitation: shown, but not part of the verdict),
+//	              figure (of a metric with several), and what it is held against:
+//	              reference (file of the authors' runs, where: a selection in
+//	              which {x} is the point, only: points that have one),
+//	              published (value and relative tolerance, or at-least as a
+//	              share of x), or points (a file with x,y to draw instead of runs)
+//
+// Everything here is computing on values and files; callers need not
+// serialise.
+package reproduce

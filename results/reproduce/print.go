@@ -1,0 +1,89 @@
+package reproduce
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"strings"
+	"text/tabwriter"
+)
+
+// Result is a sweep that was run.
+type Result struct {
+	Sweep   *Sweep
+	Cells   []Cell
+	Engine  string
+	Version string
+	Host    string // class of host: system, processor, cores
+	Date    string // 2006-01-02
+	Notes   []string
+}
+
+// Print writes the table.
+func (r *Result) Print(w io.Writer) error {
+	s := r.Sweep
+	if _, err := fmt.Fprintf(w, "%s: %s\n%s\n\n", s.Name, s.Title, wrap(s.Text, 96)); err != nil {
+		return err
+	}
+	tw := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
+	fmt.Fprintf(tw, "series\t%s\ttrials\t%s\t±\tauthors'\t±\tsigmas\tmessages\tauthors'\tverdict\n", s.X, s.Y)
+	for i := range r.Cells {
+		c := &r.Cells[i]
+		v := string(c.Verdict)
+		if c.Ours && c.Verdict != NoJudge {
+			v = "(" + v + ")"
+		}
+		fmt.Fprintf(tw, "%s\t%s\t%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", c.Series, number(c.X), c.Got.N,
+			figure(c.Got.Mean), figure(c.Got.SE), figure(c.Want.Mean), figure(c.Want.SE), signed(c.Sigmas()),
+			figure(c.Got.Messages), figure(c.Want.Messages), v)
+	}
+	if err := tw.Flush(); err != nil {
+		return err
+	}
+	for _, n := range r.Notes {
+		if _, err := fmt.Fprintln(w, "note:", n); err != nil {
+			return err
+		}
+	}
+	v, why := Outcome(r.Cells)
+	_, err := fmt.Fprintf(w, "\nverdict: %s (%s)\nrule: means within %v combined standard errors; series in brackets are shown, not counted\n", v, why, sigmas)
+	return err
+}
+
+func figure(v float64) string {
+	switch {
+	case math.IsNaN(v):
+		return "-"
+	case math.Abs(v) >= 1000:
+		return fmt.Sprintf("%.0f", v)
+	default:
+		return fmt.Sprintf("%.4g", v)
+	}
+}
+
+func signed(v float64) string {
+	if math.IsNaN(v) || math.IsInf(v, 0) {
+		return "-"
+	}
+	return fmt.Sprintf("%+.1f", v)
+}
+
+// wrap breaks text into lines of at most width.
+func wrap(text string, width int) string {
+	var b strings.Builder
+	at := 0
+	for _, word := range strings.Fields(text) {
+		switch {
+		case at == 0:
+		case at+1+len(word) > width:
+			b.WriteByte('\n')
+			at = 0
+		default:
+			b.WriteByte(' ')
+			at++
+		}
+		b.WriteString(word)
+		at += len(word)
+	}
+	return b.String()
+}

@@ -1,0 +1,210 @@
+package reproduce
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+
+	"churnbed/results"
+)
+
+// Sweep is one experiment.
+type Sweep struct {
+	Name     string            `yaml:"-"`
+	Title    string            `yaml:"title"`
+	Text     string            `yaml:"text"`
+	Metric   string            `yaml:"metric"`
+	X        string            `yaml:"x"`
+	Y        string            `yaml:"y"`
+	LogX     bool              `yaml:"log-x"`
+	LogY     bool              `yaml:"log-y"`
+	Trials   int               `yaml:"trials"`
+	Rounds   int               `yaml:"rounds"`
+	Scenario map[string]string `yaml:"scenario"`
+	Points   []Point           `yaml:"sweep"`
+	Series   []Series          `yaml:"series"`
+}
+
+// Point is one place on the x axis.
+type Point struct {
+	X      float64           `yaml:"x"`
+	Mesh   int               `yaml:"mesh"`
+	Trials int               `yaml:"trials"`
+	Set    map[string]string `yaml:"set"`
+}
+
+// Series is one line.
+type Series struct {
+	Name      string            `yaml:"name"`
+	Ours      bool              `yaml:"ours"`
+	Trials    int               `yaml:"trials"`
+	Set       map[string]string `yaml:"set"`
+	Figure    string            `yaml:"figure"`
+	Reference *Reference        `yaml:"reference"`
+	Published *Published        `yaml:"published"`
+	File      string            `yaml:"points"`
+}
+
+// Reference names runs of the authors' simulator.
+type Reference struct {
+	File  string    `yaml:"file"`
+	Where string    `yaml:"where"`
+	Only  []float64 `yaml:"only"`
+}
+
+// Published is a figure that was printed, without runs.
+type Published struct {
+	Value     *float64 `yaml:"value"`
+	Tolerance float64  `yaml:"tolerance"` // relative
+	AtLeast   float64  `yaml:"at-least"`  // share of x
+}
+
+// ListSizes is the metric that no trial set has: it is measured over a long
+// run of the membership service.
+const ListSizes = "list-sizes"
+
+// metrics compute one value of a trial.
+var metrics = map[string]func(*results.Trial) float64{
+	"wait-mean":          waitMean,
+	"wait-by-requesters": func(t *results.Trial) float64 { return waitMean(t) / float64(t.Issued) / 1e3 },
+	"wait-by-nodes":      func(t *results.Trial) float64 { return waitMean(t) / float64(t.Nodes) / 1e3 },
+	"max-concurrent":     func(t *results.Trial) float64 { return float64(t.MaxConcurrent) },
+	"bytes-per-cs":       func(t *results.Trial) float64 { return float64(t.Bytes) / float64(t.Served) },
+}
+
+func waitMean(t *results.Trial) float64 {
+	sum := 0.0
+	for _, w := range t.WaitsMS {
+		sum += w
+	}
+	return sum / float64(len(t.WaitsMS))
+}
+
+// Metrics lists the metrics: mean wait in ms; the same divided by requests or
+// nodes, in s; most nodes in the critical section at once; bytes of the
+// algorithm an entry; sizes of membership lists.
+func Metrics() []string { return append(slices.Sorted(maps.Keys(metrics)), ListSizes) }
+
+// Load reads all sweeps of a file system, in the order in which they are
+// shown: figures by number, tables, the rest.
+func Load(files fs.FS) ([]*Sweep, error) {
+	names, err := fs.Glob(files, "*.yaml")
+	if err != nil {
+		return nil, fmt.Errorf("list sweeps: %w", err)
+	}
+	var sweeps []*Sweep
+	for _, name := range names {
+		text, err := fs.ReadFile(files, name)
+		if err != nil {
+			return nil, fmt.Errorf("read sweep: %w", err)
+		}
+		s, err := Parse(text, name)
+		if err != nil {
+			return nil, err
+		}
+		sweeps = append(sweeps, s)
+	}
+	slices.SortFunc(sweeps, func(a, b *Sweep) int {
+		ga, na := order(a.Name)
+		gb, nb := order(b.Name)
+		if ga != gb {
+			return ga - gb
+		}
+		if na != nb {
+			return na - nb
+		}
+		return strings.Compare(a.Name, b.Name)
+	})
+	return sweeps, nil
+}
+
+func order(name string) (group, number int) {
+	for i, prefix := range []string{"fig", "table"} {
+		if rest, ok := strings.CutPrefix(name, prefix); ok {
+			if n, err := strconv.Atoi(rest); err == nil {
+				return i, n
+			}
+		}
+	}
+	return 2, 0
+}
+
+// Parse reads a sweep strictly; file is its name. Errors list all that is
+// wrong.
+func Parse(text []byte, file string) (*Sweep, error) {
+	s := &Sweep{Name: strings.TrimSuffix(path.Base(file), ".yaml")}
+	dec := yaml.NewDecoder(bytes.NewReader(text))
+	dec.KnownFields(true)
+	if err := dec.Decode(s); err != nil {
+		return nil, fmt.Errorf("read sweep %s: %w", file, err)
+	}
+	s.Text = strings.TrimSpace(s.Text)
+	var errs []error
+	bad := func(format string, args ...any) {
+		errs = append(errs, fmt.Errorf("sweep "+file+": "+format, args...))
+	}
+	if s.Title == "" || s.Text == "" || s.X == "" || s.Y == "" {
+		bad("title, text, x and y must be given")
+	}
+	if !slices.Contains(Metrics(), s.Metric) {
+		bad("metric %q: want one of %s", s.Metric, strings.Join(Metrics(), ", "))
+	}
+	if s.Trials < 1 {
+		bad("trials %d: want 1 or more", s.Trials)
+	}
+	if s.Metric == ListSizes && s.Rounds < 1 {
+		bad("rounds %d: want 1 or more", s.Rounds)
+	}
+	if len(s.Points) == 0 || len(s.Series) == 0 {
+		bad("want at least one point and one series")
+	}
+	for _, p := range s.Points {
+		if p.Mesh < 2 {
+			bad("point %v: mesh %d: want 2 nodes or more", p.X, p.Mesh)
+		}
+	}
+	seen := map[string]bool{}
+	for _, l := range s.Series {
+		if l.Name == "" || seen[l.Name] {
+			bad("series %q: want a name of its own", l.Name)
+		}
+		seen[l.Name] = true
+	}
+	if len(errs) > 0 {
+		return nil, errors.Join(errs...)
+	}
+	return s, nil
+}
+
+// TrialsOf is how many seeds a cell has; limit 0: as stated.
+func (s *Sweep) TrialsOf(p *Point, l *Series, limit int) int {
+	n := s.Trials
+	switch {
+	case l.Trials > 0:
+		n = l.Trials
+	case p.Trials > 0:
+		n = p.Trials
+	}
+	if limit > 0 {
+		n = limit
+	}
+	return n
+}
+
+// Keys are the scenario keys of a cell: those of the sweep, the point and the
+// series, later ones above earlier ones.
+func (s *Sweep) Keys(p *Point, l *Series) map[string]string {
+	keys := map[string]string{}
+	for _, m := range []map[string]string{s.Scenario, p.Set, l.Set} {
+		maps.Copy(keys, m)
+	}
+	return keys
+}
