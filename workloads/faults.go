@@ -174,3 +174,19 @@ func validOverride(o link.Override) error {
 func shareOf(percent float64, n int) int {
 	return min(n, max(1, int(math.Round(percent/100*float64(n)))))
 }
+
+// LastOf returns when the last arrival or the last fault of a rule is due,
+// after the epoch: a run lasts at least so long. Churn goes on behind the
+// workload and is left out.
+func LastOf(arrivals []Arrival, faults []Fault) time.Duration {
+	var last time.Duration
+	for i := range arrivals {
+		last = max(last, arrivals[i].At)
+	}
+	for i := range faults {
+		if faults[i].Source != ChurnSource {
+			last = max(last, faults[i].At)
+		}
+	}
+	return last
+}

@@ -137,7 +137,7 @@ func (t *Trace) Faults(o TraceOptions) (faults []Fault, up []bool, err error) {
 			if scaled >= math.MaxInt64 {
 				break // beyond any scenario
 			}
-			f := Fault{At: time.Duration(scaled), Nodes: []core.NodeID{core.NodeID(node)}, Source: "churn"}
+			f := Fault{At: time.Duration(scaled), Nodes: []core.NodeID{core.NodeID(node)}, Source: ChurnSource}
 			if o.Horizon > 0 && f.At >= o.Horizon {
 				break
 			}

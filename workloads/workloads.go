@@ -94,6 +94,9 @@ const (
 	Set       Verb = "set"       // change link parameters
 )
 
+// ChurnSource is the Source of the faults that a churn trace makes.
+const ChurnSource = "churn"
+
 // Fault is one timed event of the expanded schedule, At after the epoch.
 type Fault struct {
 	At   time.Duration `json:"at"`

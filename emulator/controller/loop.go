@@ -9,6 +9,7 @@ import (
 	"churnbed/emulator/controlpb"
 	"churnbed/node/core"
 	"churnbed/node/eventlog"
+	"churnbed/workloads"
 )
 
 // lead is how far ahead of now the epoch is set, in real time, so that every
@@ -58,16 +59,13 @@ func (c *controller) loop(ctx, life context.Context) error {
 	}
 }
 
-// span returns when the last local request of the workload arrives, after
-// which the run ends as soon as all is served, and when it ends at the latest.
+// span returns when the last local request of the workload arrives and the
+// last fault of a rule is due, after which the run ends as soon as all is served, and when it ends at the latest.
 func (c *controller) span() (last, limit core.Instant) {
 	if c.sc.Duration > 0 {
 		return core.Never, c.epoch.Add(c.sc.Duration)
 	}
-	last = c.epoch
-	for i := range c.sc.Arrivals {
-		last = max(last, c.epoch.Add(c.sc.Arrivals[i].At))
-	}
+	last = c.epoch.Add(workloads.LastOf(c.sc.Arrivals, c.sc.Faults))
 	limit = last.Add(c.sc.Drain)
 	if w := c.sc.Closed; w != nil && w.Rate > 0 {
 		// Nodes think and ask in turn: what that takes without hindrance.

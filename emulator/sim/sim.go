@@ -210,10 +210,7 @@ func (w *World) Run(stop func() bool) error {
 		}
 	}
 	w.begin()
-	last := w.epoch
-	for i := range w.cfg.Arrivals {
-		last = max(last, w.epoch.Add(w.cfg.Arrivals[i].At))
-	}
+	last := w.epoch.Add(workloads.LastOf(w.cfg.Arrivals, w.cfg.Faults))
 	limit := last.Add(w.cfg.Drain)
 	if w.cfg.Duration > 0 {
 		last, limit = core.Never, w.epoch.Add(w.cfg.Duration)
