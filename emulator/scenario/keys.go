@@ -116,7 +116,7 @@ var keys = []Key{
 		"path", []string{"path", "euclid", "hops", "delay"}, "distance to a member: metres along the shortest path, metres straight, hops, or delay along the quickest path"),
 
 	choice("algorithm", GroupAlgorithm, func(s *Spec) *string { return &s.Algorithm },
-		"camera", []string{"ra", "camera", "camera-paper"}, "mutual-exclusion algorithm"),
+		"camera", []string{"ra", "camera", "camera-paper", "maekawa", "maekawa-basic"}, "mutual-exclusion algorithm"),
 	integer("n-upper", GroupAlgorithm, func(s *Spec) *int { return &s.NUpper },
 		"0", 0, MaxNodes, "upper bound on the nodes that take part at a time (camera); 0: nodes").derived(),
 	duration("suspicion-wait", GroupAlgorithm, func(s *Spec) *dur { return &s.SuspicionWait },

@@ -44,7 +44,7 @@ type Config struct {
 
 // Algorithm names and tunes the mutual-exclusion algorithm.
 type Algorithm struct {
-	Name string `json:"name"` // ra, camera, camera-paper
+	Name string `json:"name"` // ra, camera, camera-paper, maekawa, maekawa-basic
 	// NUpper is the upper bound on the number of nodes that take part at a
 	// time (camera); 0 = Config.Nodes.
 	NUpper int `json:"n_upper,omitempty"`

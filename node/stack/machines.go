@@ -15,12 +15,15 @@ import (
 	"churnbed/node/mutex"
 	"churnbed/node/mutex/camera"
 	"churnbed/node/mutex/camerapaper"
+	"churnbed/node/mutex/maekawa"
 	"churnbed/node/mutex/ra"
 )
 
 // algorithms makes a mutual-exclusion machine by name.
 var algorithms = map[string]func(*Config) mutex.Machine{
-	"ra": func(c *Config) mutex.Machine { return ra.New(c.Self, ra.Config{}) },
+	"maekawa":       func(c *Config) mutex.Machine { return maekawa.New(c.Self, maekawa.Config{}) },
+	"maekawa-basic": func(c *Config) mutex.Machine { return maekawa.New(c.Self, maekawa.Config{Basic: true}) },
+	"ra":            func(c *Config) mutex.Machine { return ra.New(c.Self, ra.Config{}) },
 	"camera": func(c *Config) mutex.Machine {
 		upper := c.Algorithm.NUpper
 		if upper == 0 {

@@ -10,11 +10,13 @@ import (
 // Mutual-exclusion messages: kinds 32 to 63.
 //
 //	REQUEST    request [incarnation uvarint]   the pair only where News > 0
-//	OK         request flags [uvarint] set [set]
-//	           flags: bit 0 amnesiac, bit 1 has News and Lives
+//	OK         request flags [uvarint] set [set] [round uvarint]
+//	           flags: bit 0 amnesiac, bit 1 has News and Lives, bit 2 has Round
 //	RELEASE    request
 //	RECOVER    incarnation (nonce)
 //	RECOVERED  incarnation (nonce) set timestamps set
+//	INQUIRE, RELINQUISH, FAILED
+//	           request [round uvarint]             the round only where > 0
 //
 // A request is node, incarnation, timestamp. A set of (id, incarnation) pairs
 // is
@@ -29,11 +31,14 @@ import (
 // timestamps of RECOVERED follow the members of its first set, each as the
 // signed difference to the one before.
 const (
-	KindRequest   byte = 32
-	KindOK        byte = 33
-	KindRelease   byte = 34
-	KindRecover   byte = 35
-	KindRecovered byte = 36
+	KindRequest    byte = 32
+	KindOK         byte = 33
+	KindRelease    byte = 34
+	KindRecover    byte = 35
+	KindRecovered  byte = 36
+	KindInquire    byte = 37
+	KindRelinquish byte = 38
+	KindFailed     byte = 39
 )
 
 var mutexKinds = []kind{
@@ -42,6 +47,9 @@ var mutexKinds = []kind{
 	{KindRelease, "RELEASE", ClassMutex, func(r *Reader) core.Message { return &Release{ID: r.Request()} }},
 	{KindRecover, "RECOVER", ClassMutex, func(r *Reader) core.Message { return &Recover{Nonce: r.Inc()} }},
 	{KindRecovered, "RECOVERED", ClassMutex, func(r *Reader) core.Message { return readRecovered(r) }},
+	{KindInquire, "INQUIRE", ClassMutex, func(r *Reader) core.Message { return &Inquire{ID: r.Request(), Round: readRound(r)} }},
+	{KindRelinquish, "RELINQUISH", ClassMutex, func(r *Reader) core.Message { return &Relinquish{ID: r.Request(), Round: readRound(r)} }},
+	{KindFailed, "FAILED", ClassMutex, func(r *Reader) core.Message { return &Failed{ID: r.Request(), Round: readRound(r)} }},
 }
 
 // Request asks for the critical section (Ricart and Agrawala 1981).
@@ -91,6 +99,9 @@ type OK struct {
 	// ascending by id.
 	News  uint64
 	Lives []core.Peer
+	// Round counts how often the request gave this vote back before
+	// (node/mutex/maekawa).
+	Round uint64
 }
 
 // Kind implements core.Message.
@@ -106,6 +117,9 @@ func (m *OK) AppendPayload(b []byte) []byte {
 	if m.News > 0 {
 		flags |= 2
 	}
+	if m.Round > 0 {
+		flags |= 4
+	}
 	b = append(b, flags)
 	if m.News > 0 {
 		b = binary.AppendUvarint(b, m.News)
@@ -114,13 +128,13 @@ func (m *OK) AppendPayload(b []byte) []byte {
 	if m.News > 0 {
 		b = appendPeerSet(b, m.Lives)
 	}
-	return b
+	return appendRound(b, m.Round)
 }
 
 func readOK(r *Reader) *OK {
 	m := &OK{ID: r.Request()}
 	flags := r.Byte()
-	if flags > 3 {
+	if flags > 7 {
 		r.fail("flags")
 	}
 	m.Amnesiac = flags&1 != 0
@@ -132,6 +146,11 @@ func readOK(r *Reader) *OK {
 	m.Set = readPeerSet(r)
 	if flags&2 != 0 {
 		m.Lives = readPeerSet(r)
+	}
+	if flags&4 != 0 {
+		if m.Round = r.Uvarint(); r.err == nil && m.Round == 0 {
+			r.fail("round 0")
+		}
 	}
 	return m
 }
@@ -205,6 +224,64 @@ func readRecovered(r *Reader) *Recovered {
 	}
 	m.Lives = readPeerSet(r)
 	return m
+}
+
+// Inquire asks whether the request ID, which has the sender's vote of that
+// round, can give it back (Maekawa 1985).
+type Inquire struct {
+	ID    core.RequestID
+	Round uint64
+}
+
+// Kind implements core.Message.
+func (*Inquire) Kind() byte { return KindInquire }
+
+// AppendPayload implements core.Message.
+func (m *Inquire) AppendPayload(b []byte) []byte { return appendRound(AppendRequest(b, m.ID), m.Round) }
+
+// Relinquish gives the receiver's vote of that round back.
+type Relinquish struct {
+	ID    core.RequestID
+	Round uint64
+}
+
+// Kind implements core.Message.
+func (*Relinquish) Kind() byte { return KindRelinquish }
+
+// AppendPayload implements core.Message.
+func (m *Relinquish) AppendPayload(b []byte) []byte {
+	return appendRound(AppendRequest(b, m.ID), m.Round)
+}
+
+// Failed tells that the request ID waits behind others for the sender's vote.
+type Failed struct {
+	ID    core.RequestID
+	Round uint64
+}
+
+// Kind implements core.Message.
+func (*Failed) Kind() byte { return KindFailed }
+
+// AppendPayload implements core.Message.
+func (m *Failed) AppendPayload(b []byte) []byte { return appendRound(AppendRequest(b, m.ID), m.Round) }
+
+// appendRound appends a round at the end of a message, unless it is 0.
+func appendRound(b []byte, round uint64) []byte {
+	if round == 0 {
+		return b
+	}
+	return binary.AppendUvarint(b, round)
+}
+
+func readRound(r *Reader) uint64 {
+	if r.Len() == 0 {
+		return 0
+	}
+	round := r.Uvarint()
+	if r.err == nil && round == 0 {
+		r.fail("round 0")
+	}
+	return round
 }
 
 // appendPeerSet appends a set that ascends by id, at most one peer an id.
