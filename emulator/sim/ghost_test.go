@@ -45,3 +45,22 @@ func TestRecoveredGhost(t *testing.T) {
 		t.Errorf("the later request waited %v: somebody still names the dead node", wait)
 	}
 }
+
+// A run lasts until the last fault of a rule; churn goes on behind the
+// workload and does not hold it (BUGS 26).
+func TestLastsUntilTheLastFault(t *testing.T) {
+	s := &scene{nodes: 6, area: 5, seed: 1, algorithm: "camera", membership: "static"}
+	s.arrivals = []workloads.Arrival{{No: 1, At: time.Second, Node: 2, CS: time.Second}}
+	s.faults = []workloads.Fault{
+		{At: 20 * time.Second, Verb: workloads.Pause, Nodes: []core.NodeID{4}, Source: "faults:1"},
+		{At: 21 * time.Second, Verb: workloads.Resume, Nodes: []core.NodeID{4}, Source: "faults:1"},
+		{At: 90 * time.Second, Verb: workloads.Crash, Nodes: []core.NodeID{5}, Source: workloads.ChurnSource},
+	}
+	w := s.world(t)
+	if err := w.Run(nil); err != nil {
+		t.Fatal(err)
+	}
+	if w.Stats.Pauses != 1 || w.Stats.Kills != 0 {
+		t.Errorf("%d pauses, %d kills; want the rule's pause and none of the churn", w.Stats.Pauses, w.Stats.Kills)
+	}
+}
