@@ -216,7 +216,7 @@ func (w *World) Run(stop func() bool) error {
 		last, limit = core.Never, w.epoch.Add(w.cfg.Duration)
 	}
 	for n := 0; w.err == nil; n++ {
-		if w.now > last && w.busy == 0 || !w.step(limit) {
+		if w.busy == 0 && (w.events.len() == 0 || w.events.min() > last) || !w.step(limit) {
 			break
 		}
 		if stop != nil && n%1024 == 0 && stop() {
