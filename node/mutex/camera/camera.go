@@ -32,6 +32,9 @@ type Config struct {
 	// answered; unanswered peers are reminded twelve times as slowly. 0 =
 	// DefaultReask.
 	Reask time.Duration
+	// Without takes safeguards away. It is for the tests of the explorer,
+	// which must find what each of them prevents, and is never set in a node.
+	Without Safeguard
 }
 
 // Machine is the algorithm at one node. The names are those of ALGORITHMS 2.3.
@@ -130,7 +133,7 @@ func (m *Machine) start(now core.Instant, in mutex.Start, out *mutex.Effects) {
 		m.at(p.ID).listed = true
 		m.learnLife(now, p, out)
 	}
-	if in.Restarted {
+	if in.Restarted && m.has(Amnesia) {
 		m.beginRecovery(now, out)
 	}
 }
@@ -149,8 +152,10 @@ func (m *Machine) enter(now core.Instant, out *mutex.Effects) {
 			m.askWith(now, core.NodeID(k), plain, out)
 		}
 	}
-	for _, r := range m.rec { // H9
-		m.askWith(now, r.Node, plain, out)
+	if m.has(OwnRecords) {
+		for _, r := range m.rec { // H9
+			m.askWith(now, r.Node, plain, out)
+		}
 	}
 }
 
@@ -198,7 +203,7 @@ func (m *Machine) receive(now core.Instant, in mutex.Receive, out *mutex.Effects
 		return
 	}
 	m.learnLife(now, q, out)
-	current := q.Inc.Start() == m.at(q.ID).life.Start()
+	current := q.Inc.Start() == m.at(q.ID).life.Start() || !m.has(Incarnations)
 	if current {
 		m.postpone(now, q.ID)
 	}
@@ -282,7 +287,7 @@ func (m *Machine) onOK(now core.Instant, q core.Peer, current bool, msg *wire.OK
 	if msg.News > 0 && current {
 		p.heard, p.heardInc = max(p.heard, msg.News), max(p.heardInc, q.Inc)
 	}
-	if m.st != mutex.Wait || msg.ID != m.cur { // H3b/c
+	if m.st != mutex.Wait || msg.ID != m.cur && m.has(OKIDs) { // H3b/c
 		return
 	}
 	for _, j := range msg.Set {
@@ -315,7 +320,7 @@ func (m *Machine) tryEnter(now core.Instant, out *mutex.Effects) {
 			}
 		}
 	}
-	if m.nPending == 0 && 2*m.nGrants > m.cfg.NUpper {
+	if m.nPending == 0 && (2*m.nGrants > m.cfg.NUpper || !m.has(Majority)) {
 		m.st = mutex.Held
 		m.reaskAt = core.Never
 		out.Granted = true

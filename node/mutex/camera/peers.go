@@ -29,7 +29,7 @@ func (m *Machine) learnLife(now core.Instant, q core.Peer, out *mutex.Effects) {
 	}
 	newer := q.Inc.Start() > p.life.Start()
 	p.life = q.Inc
-	if !newer {
+	if !newer || !m.has(Incarnations) {
 		return
 	}
 	if q.Inc.Start() > core.FirstIncarnation.Start() {
@@ -153,7 +153,7 @@ func (m *Machine) confirm(q core.Peer, out *mutex.Effects) {
 	p := m.at(q.ID)
 	p.gone = true
 	if p.pending {
-		p.pending, p.asked = false, false
+		p.pending, p.asked = false, !m.has(UnAsk)
 		m.nPending--
 	}
 	m.rec.Delete(q.ID)

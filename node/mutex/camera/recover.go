@@ -112,7 +112,7 @@ func (m *Machine) onRecovered(now core.Instant, q core.Peer, current bool, msg *
 		}
 		m.rec.Raise(r)
 		switch {
-		case m.st == mutex.Wait: // H9
+		case m.st == mutex.Wait && m.has(OwnRecords): // H9
 			m.ask(now, j, out)
 		case !p.listed:
 			// Its owner may be dead and gone from the list that this life was

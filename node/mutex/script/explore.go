@@ -1,215 +1,398 @@
 package script
 
 import (
-	"crypto/sha256"
-	"encoding/binary"
+	"fmt"
 	"slices"
-	"strconv"
+	"strings"
 
+	"churnbed/node/core"
 	"churnbed/node/mutex"
 )
 
-// ExploreConfig bounds an exploration.
+// ExploreConfig bounds an exploration: what may happen, and how often.
+// Messages may take any time and overtake each other; those of dead processes
+// stay deliverable. The retransmission of a reliable message is covered by
+// its staying in flight.
 type ExploreConfig struct {
 	Algorithm string
+	NUpper    int     // 0 = the number of nodes
 	Lists     [][]int // whom each node lists at every start
 	Entries   []int   // how often each node may ask for the critical section
-	Crashes   []int   // how often each node may crash; it may always restart
-	// Leftover messages of dead processes stay deliverable; nothing is
-	// duplicated, and no time passes: no Tick, no failure detection.
-	MaxStates int
+	Crashes   []int   // how often each node may crash; nil = never
+
+	// Totals over all nodes; a negative one is no bound.
+	MaxCrashes, MaxRestarts int
+	Losses                  int // of datagrams, and of what a dead process sent
+	Duplicates              int
+	Changes                 int  // a list gains a node that is up, or loses one (a detected failure, perhaps false)
+	GainsOnly               bool // of the changes
+	// SilentOKs: a node's wait for a peer that its detector calls failed ends.
+	// A live peer that waits or holds leaves first, as ALGORITHMS 2.4 demands,
+	// unless NoFence.
+	SilentOKs int
+	NoFence   bool
+
+	Holders int // how many may hold at once; 0 = 1
+	// Stuck also looks for requests that are never served: where nothing is in
+	// flight and somebody waits, the trouble ends, and who waits must be
+	// served. Withheld: lists do not gain everyone then.
+	Stuck    bool
+	Withheld bool
+
+	MaxDepth  int // steps; 0 = no bound
+	MaxStates int // 0 = no bound
 }
 
-// ExploreResult is what an exploration came to. Schedule leads to the
-// violation, if there is one; Complete tells that no state was left out.
+func (c *ExploreConfig) nUpper() int {
+	if c.NUpper > 0 {
+		return c.NUpper
+	}
+	return len(c.Lists)
+}
+
+// budget counts what may happen; a byte of it goes into the state.
+func (c *ExploreConfig) budget() budget {
+	bound := func(n int) int {
+		if n < 0 || n > 255 {
+			return 255
+		}
+		return n
+	}
+	return budget{bound(c.MaxCrashes), bound(c.MaxRestarts), bound(c.Losses), bound(c.Duplicates), bound(c.Changes), bound(c.SilentOKs)}
+}
+
+// Check reports what Explore and Wander would refuse.
+func (c *ExploreConfig) Check() error {
+	if _, err := Algorithm(c.Algorithm, max(1, c.nUpper())); err != nil {
+		return err
+	}
+	_, err := c.complete()
+	return err
+}
+
+// complete returns c with what was left out.
+func (c ExploreConfig) complete() (ExploreConfig, error) {
+	n := len(c.Lists)
+	if c.Crashes == nil {
+		c.Crashes = make([]int, n)
+	}
+	if n == 0 || len(c.Entries) != n || len(c.Crashes) != n {
+		return c, fmt.Errorf("explore: %d lists, %d bounds of entries and %d of crashes: want one for each node", n, len(c.Entries), len(c.Crashes))
+	}
+	for k := range n {
+		if c.Entries[k] < 0 || c.Entries[k] > 255 || c.Crashes[k] < 0 || c.Crashes[k] > 255 {
+			return c, fmt.Errorf("explore: bounds of node %d: want 0 to 255", k)
+		}
+		for _, j := range c.Lists[k] {
+			if j < 0 || j >= n {
+				return c, fmt.Errorf("explore: node %d lists node %d: want 0 to %d", k, j, n-1)
+			}
+		}
+	}
+	if c.SilentOKs != 0 || c.Changes != 0 {
+		// Time stands still, so the wait before a silent OK must not be one.
+		if !strings.Contains(c.Algorithm+"+", "+no-wait+") {
+			c.Algorithm += "+no-wait"
+		}
+	}
+	return c, nil
+}
+
+// ExploreResult is what an exploration came to.
 type ExploreResult struct {
-	States    int
-	Complete  bool
+	States      int // visited, all different
+	Transitions int
+	Depth       int // steps to the farthest state
+	LocalStates int // of single nodes: how often a machine was really stepped into a new state
+	// Complete tells that no reachable state was left out; Bound names what
+	// ended the exploration otherwise: "states", "depth", "walks", or "" where
+	// a violation did.
+	Complete bool
+	Bound    string
+	Entries  int    // random walks only: critical sections entered
+	Found    *Found // nil where nothing is wrong
+	// Violation and Schedule are those of Found, line by line.
 	Violation string
 	Schedule  []string
 }
 
-// choice is one action in a state: deliver message i, or act on node i.
+// verb is one kind of step.
+type verb uint8
+
+const (
+	deliver verb = iota
+	enter
+	exit
+	tick
+	restart
+	crash
+	silent
+	up
+	down
+	drop
+	dup
+	fence // only as part of others
+)
+
+var verbNames = [...]string{"deliver", "enter", "exit", "tick", "restart", "crash", "silent", "up", "down", "drop", "dup", "fence"}
+
+// choice is one step: message a, or node a and perhaps its peer b.
 type choice struct {
-	verb byte // 'd' deliver, 'e' enter, 'x' exit, 'c' crash, 'r' restart
-	i    int
+	verb verb
+	b    uint8
+	a    uint32
 }
 
-// Explore visits the reachable states breadth first, every interleaving of
-// deliveries, entries, exits, crashes and restarts. Machines cannot be copied, so
-// a state is reached again by replaying its choices.
-func Explore(cfg ExploreConfig) ExploreResult {
-	type link struct {
-		parent int
-		choice choice
-	}
-	links := []link{{parent: -1}}
-	seen := map[[sha256.Size]byte]bool{} // by digest, to save memory
-	res := ExploreResult{Complete: true}
-	path := func(at int) []choice {
-		var p []choice
-		for ; at > 0; at = links[at].parent {
-			p = append(p, links[at].choice)
-		}
-		slices.Reverse(p)
-		return p
-	}
-	seen[newExplored(cfg).key()] = true
-	for at := 0; at < len(links); at++ {
-		p := path(at)
-		here := newExplored(cfg)
-		for _, c := range p {
-			here.do(c)
-		}
-		for n, c := range here.choices() {
-			if n > 0 {
-				here = newExplored(cfg)
-				for _, d := range p {
-					here.do(d)
-				}
-			}
-			here.do(c)
-			key := here.key()
-			if seen[key] {
-				continue
-			}
-			seen[key] = true
-			links = append(links, link{at, c})
-			if v := here.net.Violation(); v != "" {
-				res.States, res.Violation, res.Complete = len(seen), v, false
-				again := newExplored(cfg)
-				again.net.Trace = func(s string) { res.Schedule = append(res.Schedule, "  "+s) }
-				for _, c := range path(len(links) - 1) {
-					res.Schedule = append(res.Schedule, "> "+again.name(c))
-					again.do(c)
-				}
-				return res
-			}
-			if len(seen) >= cfg.MaxStates {
-				res.States, res.Complete = len(seen), false
-				return res
-			}
-		}
-	}
-	res.States = len(seen)
-	return res
-}
-
-// explored is a net with what is left of the bounds.
-type explored struct {
-	cfg     ExploreConfig
-	net     *Net
-	entries []int
-	crashes []int
-}
-
-func newExplored(cfg ExploreConfig) *explored {
-	mk, err := Algorithm(cfg.Algorithm, len(cfg.Lists))
-	if err != nil {
-		panic(err)
-	}
-	s := &explored{
-		cfg: cfg, net: NewNet(len(cfg.Lists), mk),
-		entries: slices.Clone(cfg.Entries), crashes: slices.Clone(cfg.Crashes),
-	}
-	for k, list := range cfg.Lists {
-		s.net.Start(k, list)
-	}
-	return s
-}
-
-func (s *explored) choices() []choice {
-	var c []choice
-	told := map[string]bool{}
-	for i, e := range s.net.Flight {
-		if text := string(appendEnvelope(nil, e)); s.net.Nodes[e.To].Up && !told[text] {
-			told[text] = true
-			c = append(c, choice{'d', i})
-		}
-	}
-	for k, x := range s.net.Nodes {
-		switch {
-		case !x.Up:
-			c = append(c, choice{'r', k})
+// choices appends all that may happen in s, always in the same order.
+func (m *model) choices(s *state, c []choice) []choice {
+	last := uint32(0)
+	for i, f := range s.flight {
+		if i > 0 && f == last {
 			continue
-		case x.Machine.State() == mutex.None && s.entries[k] > 0:
-			c = append(c, choice{'e', k})
-		case x.Machine.State() == mutex.Held:
-			c = append(c, choice{'x', k})
 		}
-		if s.crashes[k] > 0 {
-			c = append(c, choice{'c', k})
+		last = f
+		e := &m.letters[f]
+		if m.at(s, int(e.To)).up {
+			c = append(c, choice{verb: deliver, a: f})
 		}
+		if s.left.losses > 0 {
+			sender := m.at(s, int(e.From.ID))
+			if e.Mode == core.Datagram || !sender.up || sender.peer.Inc.Start() != e.From.Inc.Start() {
+				c = append(c, choice{verb: drop, a: f})
+			}
+		}
+		if s.left.duplicates > 0 {
+			c = append(c, choice{verb: dup, a: f})
+		}
+	}
+	for k := range m.n {
+		c = m.nodeChoices(s, k, c)
 	}
 	return c
 }
 
-func (s *explored) do(c choice) {
-	switch c.verb {
-	case 'd':
-		s.net.Deliver(c.i)
-	case 'e':
-		s.entries[c.i]--
-		s.net.Step(c.i, mutex.Enter{})
-	case 'x':
-		s.net.Step(c.i, mutex.Exit{})
-	case 'c':
-		s.crashes[c.i]--
-		s.net.Crash(c.i)
-	case 'r':
-		s.net.Start(c.i, s.cfg.Lists[c.i])
+func (m *model) nodeChoices(s *state, k int, c []choice) []choice {
+	x, a := m.at(s, k), uint32(k)
+	if !x.up {
+		if s.left.restarts > 0 {
+			c = append(c, choice{verb: restart, a: a})
+		}
+		return c
 	}
-}
-
-func (s *explored) name(c choice) string {
-	switch c.verb {
-	case 'd':
-		return "deliver " + s.net.Flight[c.i].String()
-	case 'e':
-		return "enter " + nodeName(c.i)
-	case 'x':
-		return "exit " + nodeName(c.i)
-	case 'c':
-		return "crash " + nodeName(c.i)
-	default:
-		return "restart " + nodeName(c.i)
+	switch {
+	case x.st == mutex.None && s.entries[k] > 0:
+		c = append(c, choice{verb: enter, a: a})
+	case x.st == mutex.Held:
+		c = append(c, choice{verb: exit, a: a})
 	}
-}
-
-// key is the same for equal states, and for no others as far as SHA-256 goes.
-func (s *explored) key() [sha256.Size]byte {
-	var b []byte
-	for k, x := range s.net.Nodes {
-		b = binary.AppendUvarint(b, uint64(s.entries[k]))
-		b = binary.AppendUvarint(b, uint64(s.crashes[k]))
-		b = binary.AppendUvarint(b, uint64(x.Peer.Inc))
-		if x.Up {
-			m := x.Machine.AppendState(nil)
-			b = binary.AppendUvarint(b, uint64(len(m)+1))
-			b = append(b, m...)
-		} else {
-			b = append(b, 0)
+	failed := false
+	for q := range m.n {
+		l := s.lists[k*m.n+q]
+		failed = failed || l&1 != 0
+		y := m.at(s, q)
+		if q == k {
+			continue
+		}
+		if l != 0 && l&1 == 0 && s.left.silent > 0 {
+			c = append(c, choice{silent, uint8(q), a})
+		}
+		if s.left.changes > 0 {
+			if y.up && l != 2*uint32(y.peer.Inc) {
+				c = append(c, choice{up, uint8(q), a})
+			}
+			if l != 0 && l&1 == 0 && !m.cfg.GainsOnly {
+				c = append(c, choice{down, uint8(q), a})
+			}
 		}
 	}
-	flight := make([]string, len(s.net.Flight))
-	for i, e := range s.net.Flight {
-		flight[i] = string(appendEnvelope(nil, e))
+	if x.due && (!failed || s.left.silent > 0) {
+		c = append(c, choice{verb: tick, a: a})
 	}
-	slices.Sort(flight)
-	for _, e := range flight {
-		b = append(b, e...)
+	if s.crashes[k] > 0 && s.left.crashes > 0 {
+		c = append(c, choice{verb: crash, a: a})
 	}
-	return sha256.Sum256(b)
+	return c
 }
 
-func appendEnvelope(b []byte, e Envelope) []byte {
-	b = append(b, e.Msg.Kind())
-	b = binary.AppendUvarint(b, uint64(e.From.ID))
-	b = binary.AppendUvarint(b, uint64(e.From.Inc))
-	b = binary.AppendUvarint(b, uint64(e.To))
-	p := e.Msg.AppendPayload(nil)
-	b = binary.AppendUvarint(b, uint64(len(p)))
-	return append(b, p...)
+// do takes a step.
+func (m *model) do(s *state, c choice) {
+	k := int(c.a)
+	switch c.verb {
+	case deliver:
+		e := &m.letters[c.a]
+		m.take(s, c.a)
+		m.step(s, int(e.To), deliver, c.a, 0, mutex.Receive{From: e.From, Msg: e.Msg})
+	case drop:
+		s.left.losses--
+		m.take(s, c.a)
+	case dup:
+		s.left.duplicates--
+		i, _ := slices.BinarySearch(s.flight, c.a)
+		s.flight = slices.Insert(s.flight, i, c.a)
+	case enter:
+		s.entries[k]--
+		m.step(s, k, enter, 0, 0, mutex.Enter{})
+	case exit:
+		m.step(s, k, exit, 0, 0, mutex.Exit{})
+	case crash:
+		s.crashes[k]--
+		s.left.crashes--
+		s.locals[k] = m.dead(m.at(s, k).peer)
+		clear(s.lists[k*m.n : (k+1)*m.n])
+	case restart:
+		s.left.restarts--
+		m.start(s, k)
+	case up:
+		s.left.changes--
+		q := m.at(s, int(c.b)).peer
+		s.lists[k*m.n+int(c.b)] = 2 * uint32(q.Inc)
+		m.step(s, k, up, uint32(q.ID), uint32(q.Inc), mutex.MemberUp{Peer: q})
+	case down:
+		s.left.changes--
+		m.memberDown(s, k, int(c.b))
+	case silent:
+		s.left.silent--
+		m.memberDown(s, k, int(c.b))
+		m.tick(s, k)
+	case tick:
+		if slices.ContainsFunc(s.lists[k*m.n:(k+1)*m.n], func(l uint32) bool { return l&1 != 0 }) {
+			s.left.silent--
+		}
+		m.tick(s, k)
+	case fence:
+	}
 }
 
-func nodeName(k int) string { return "p" + strconv.Itoa(k) }
+func (m *model) memberDown(s *state, k, j int) {
+	q := m.at(s, j).peer
+	s.lists[k*m.n+j] = 2*uint32(q.Inc) + 1
+	m.step(s, k, down, uint32(q.ID), uint32(q.Inc), mutex.MemberDown{Peer: q})
+}
+
+// tick gives node k its Tick; whom it may give up then has left before.
+func (m *model) tick(s *state, k int) {
+	for _, j := range m.fenced(s, k) {
+		p := m.at(s, j).peer
+		m.step(s, j, fence, uint32(p.Inc), 0, mutex.Fence{Inc: p.Inc + 1})
+	}
+	if m.at(s, k).due {
+		m.step(s, k, tick, 0, 0, mutex.Tick{})
+	}
+}
+
+// fenced are the live nodes that must leave before node k gives them up.
+func (m *model) fenced(s *state, k int) []int {
+	var f []int
+	for j := range m.n {
+		y := m.at(s, j)
+		l := s.lists[k*m.n+j]
+		if !m.cfg.NoFence && l&1 != 0 && y.up && y.st != mutex.None && core.Incarnation(l/2).Start() == y.peer.Inc.Start() {
+			f = append(f, j)
+		}
+	}
+	return f
+}
+
+// Explore visits the reachable states breadth first, every interleaving of
+// what may happen, until one is wrong: then no shorter schedule leads to a
+// wrong one. Of each visited state it keeps a digest of 16 bytes and how it
+// was reached; the same configuration gives the same result. It panics where
+// Check reports an error.
+func Explore(cfg ExploreConfig) ExploreResult {
+	m := newModel(cfg)
+	first := m.initial()
+	x := &explorer{m: m, seen: map[[16]byte]struct{}{m.digest(first): {}}, links: []link{{}}}
+	res := ExploreResult{Complete: true}
+	level := []*state{first}
+	at := 0 // number of the first state of the level
+	found := -1
+	for len(level) > 0 && found < 0 && res.Bound == "" {
+		if cfg.MaxDepth > 0 && res.Depth >= cfg.MaxDepth {
+			res.Bound = "depth"
+			break
+		}
+		var next []*state
+		next, found, res.Bound = x.expand(level, at)
+		at += len(level)
+		level = next
+		if len(next) > 0 {
+			res.Depth++
+		}
+	}
+	res.States, res.Transitions, res.LocalStates = len(x.links), x.transitions, len(m.locals)
+	res.Complete = found < 0 && res.Bound == ""
+	if found >= 0 {
+		m.report(&res, x.path(found))
+	}
+	return res
+}
+
+// report puts what a schedule leads to into res.
+func (m *model) report(res *ExploreResult, path []choice) {
+	f, err := m.found(path)
+	if err != nil {
+		panic(err) // a machine is no function of its inputs, or its AppendState leaves something out
+	}
+	res.Found, res.Violation = f, f.Violation
+	res.Schedule = strings.Split(strings.TrimSpace(f.Numbered()), "\n")
+}
+
+// link tells how a state was reached first.
+type link struct {
+	parent uint32
+	choice choice
+}
+
+type explorer struct {
+	m           *model
+	seen        map[[16]byte]struct{}
+	links       []link
+	transitions int
+	choices     []choice
+}
+
+// expand visits the successors of a level. It returns the next level, and the
+// number of a wrong state or -1, and the bound that was reached.
+func (x *explorer) expand(level []*state, at int) (next []*state, found int, bound string) {
+	m := x.m
+	for i, s := range level {
+		level[i] = nil
+		x.choices = m.choices(s, x.choices[:0])
+		for _, c := range x.choices {
+			t := s.clone()
+			m.do(t, c)
+			x.transitions++
+			d := m.digest(t)
+			if _, old := x.seen[d]; old {
+				continue
+			}
+			x.seen[d] = struct{}{}
+			x.links = append(x.links, link{uint32(at + i), c})
+			if m.wrong(t) {
+				return next, len(x.links) - 1, ""
+			}
+			next = append(next, t)
+			if m.cfg.MaxStates > 0 && len(x.links) >= m.cfg.MaxStates {
+				return next, -1, "states"
+			}
+		}
+	}
+	return next, -1, ""
+}
+
+func (x *explorer) path(at int) []choice {
+	var p []choice
+	for ; at > 0; at = int(x.links[at].parent) {
+		p = append(p, x.links[at].choice)
+	}
+	slices.Reverse(p)
+	return p
+}
+
+// wrong reports whether an invariant does not hold in s.
+func (m *model) wrong(s *state) bool {
+	if m.violation(s) != "" {
+		return true
+	}
+	return m.cfg.Stuck && m.quiet(s) && len(m.stuck(s)) > 0
+}

@@ -226,8 +226,18 @@ func describe(m core.Message) string {
 		}
 		describePeers(&b, " recent", m.Set)
 		describePeers(&b, " restarted", m.Lives)
+		describeRound(&b, m.Round)
 	case *wire.Release:
 		fmt.Fprintf(&b, " %v", m.ID)
+	case *wire.Inquire:
+		fmt.Fprintf(&b, " %v", m.ID)
+		describeRound(&b, m.Round)
+	case *wire.Relinquish:
+		fmt.Fprintf(&b, " %v", m.ID)
+		describeRound(&b, m.Round)
+	case *wire.Failed:
+		fmt.Fprintf(&b, " %v", m.ID)
+		describeRound(&b, m.Round)
 	case *wire.Recovered:
 		for _, r := range m.Requests {
 			fmt.Fprintf(&b, " %v", r)
@@ -235,6 +245,12 @@ func describe(m core.Message) string {
 		describePeers(&b, " restarted", m.Lives)
 	}
 	return b.String()
+}
+
+func describeRound(b *strings.Builder, round uint64) {
+	if round > 0 {
+		fmt.Fprintf(b, " round=%d", round)
+	}
 }
 
 func describePeers(b *strings.Builder, name string, set []core.Peer) {

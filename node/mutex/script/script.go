@@ -11,6 +11,7 @@ import (
 	"churnbed/node/mutex"
 	"churnbed/node/mutex/camera"
 	"churnbed/node/mutex/camerapaper"
+	"churnbed/node/mutex/maekawa"
 	"churnbed/node/mutex/ra"
 	"churnbed/node/wire"
 )
@@ -18,9 +19,19 @@ import (
 // suspicionWait is that of every machine that a name of Algorithm makes.
 const suspicionWait = 10 * time.Second
 
-// Algorithm makes machines by name: ra, camera-paper or camera, with readings
-// added by "+" (ra+ignore-ids; camera-paper+snapshot, +release-by-id,
-// +wake-later), for at most nUpper nodes.
+// withoutNames are the readings of maekawa that lack a safeguard.
+var withoutNames = map[string]maekawa.Safeguard{
+	"without-displaced": maekawa.Displaced, "without-failed": maekawa.Failed, "without-inquiry": maekawa.Inquiry,
+	"without-early": maekawa.Early, "without-rounds": maekawa.Rounds, "without-hold": maekawa.Hold,
+}
+
+// Algorithm makes machines by name: ra, camera-paper, camera, maekawa-basic or
+// maekawa, with readings added by "+" (ra+ignore-ids; camera-paper+snapshot,
+// +release-by-id, +wake-later; maekawa+without-displaced, the algorithm before the
+// correction of 1987, and without other safeguards, see withoutNames), for at
+// most nUpper nodes. With +no-wait, which all know, a detected failure gives
+// the silent OK at the next Tick; camera+without-un-ask, and so on, lacks a
+// safeguard of the package camera.
 func Algorithm(name string, nUpper int) (Make, error) {
 	base, rest, _ := strings.Cut(name, "+")
 	with := map[string]bool{}
@@ -34,6 +45,10 @@ func Algorithm(name string, nUpper int) (Make, error) {
 		delete(with, o)
 		return was
 	}
+	wait := suspicionWait
+	if take("no-wait") {
+		wait = 0
+	}
 	var mk Make
 	switch base {
 	case "ra":
@@ -41,13 +56,31 @@ func Algorithm(name string, nUpper int) (Make, error) {
 		mk = func(self core.Peer) mutex.Machine { return ra.New(self, cfg) }
 	case "camera-paper":
 		cfg := camerapaper.Config{
-			SuspicionWait: suspicionWait,
+			SuspicionWait: wait,
 			Snapshot:      take("snapshot"), ReleaseByID: take("release-by-id"), WakeLater: take("wake-later"),
 		}
 		mk = func(self core.Peer) mutex.Machine { return camerapaper.New(self, cfg) }
 	case "camera":
-		cfg := camera.Config{NUpper: nUpper, SuspicionWait: suspicionWait}
+		cfg := camera.Config{NUpper: nUpper, SuspicionWait: wait}
+		for o := range strings.SplitSeq(rest, "+") {
+			if name, ok := strings.CutPrefix(o, "without-"); ok {
+				s, err := camera.ParseSafeguard(name)
+				if err != nil {
+					return nil, fmt.Errorf("make machines of %q: %w", name, err)
+				}
+				cfg.Without |= s
+				take(o)
+			}
+		}
 		mk = func(self core.Peer) mutex.Machine { return camera.New(self, cfg) }
+	case "maekawa", "maekawa-basic":
+		cfg := maekawa.Config{Basic: base == "maekawa-basic"}
+		for o, s := range withoutNames {
+			if !cfg.Basic && take(o) {
+				cfg.Without |= s
+			}
+		}
+		mk = func(self core.Peer) mutex.Machine { return maekawa.New(self, cfg) }
 	default:
 		return nil, fmt.Errorf("make machines of %q: unknown algorithm", name)
 	}
@@ -73,7 +106,8 @@ func Algorithm(name string, nUpper int) (Make, error) {
 //	fence P                P learns that it was declared failed
 //	tick P                 P gets a Tick
 //	advance DURATION       time passes; nodes get the Ticks they want
-//	finish                 deliver everything, let holders exit, time pass
+//	finish [TICKS]         deliver everything, let holders exit, time pass:
+//	                       at most so many Ticks (default 50)
 //
 // A command that does not apply (the algorithm took another course) says so in
 // the output and changes nothing. The run ends at a violation.
@@ -143,7 +177,14 @@ func (r *runner) command(f []string) error {
 		r.advance(d)
 		return nil
 	case "finish":
-		if w := r.net.Finish(50); len(w) > 0 {
+		ticks := 50
+		if len(args) > 0 {
+			var err error
+			if ticks, err = strconv.Atoi(args[0]); err != nil || ticks < 0 {
+				return fmt.Errorf("ticks %q: want 0 or more", args[0])
+			}
+		}
+		if w := r.net.Finish(ticks); len(w) > 0 {
 			fmt.Fprintf(&r.out, "  STUCK:")
 			for _, k := range w {
 				fmt.Fprintf(&r.out, " p%d", k)
