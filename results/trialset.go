@@ -305,7 +305,7 @@ func ReadTrials(r io.Reader, name string) (*TrialSet, error) {
 		b := bytes.TrimSpace(sc.Bytes())
 		if line == 1 {
 			if !IsTrials(b) {
-				return fail(fmt.Errorf(`%w: want a header that begins with {"churnbed_trials":`, ErrNotTrials))
+				return fail(fmt.Errorf(`%w: want {"churnbed_trials": at the beginning of the header`, ErrNotTrials))
 			}
 			head := trialsHeader{TrialSet: s}
 			if err := json.Unmarshal(b, &head); err != nil {

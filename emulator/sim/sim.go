@@ -367,7 +367,7 @@ func (w *World) deliver(id core.NodeID, f *wire.Frame, size int) {
 func (w *World) forward(from core.NodeID, f *wire.Frame, size int, at core.Instant) {
 	routes, class := w.mesh.Routes(), f.Class()
 	for cur := from; ; {
-		next := core.None
+		var next core.NodeID
 		if cur != f.To {
 			if next = routes.Next(cur, f.To); next == core.None {
 				w.lost(f, at)
@@ -473,6 +473,7 @@ func (w *World) account(n *node, e *eventlog.Event) {
 		w.release(n)
 	case eventlog.Fenced:
 		w.release(n)
+	default: // the others change no holder
 	}
 }
 

@@ -101,7 +101,7 @@ func address(id core.NodeID) netip.Addr {
 	return netip.AddrFrom4([4]byte{127, 77, byte(os.Getpid()), byte(10 + id)})
 }
 
-func start(t *testing.T, ctx context.Context, id core.NodeID, log *logFile) *nodeRun {
+func start(ctx context.Context, t *testing.T, id core.NodeID, log *logFile) *nodeRun {
 	t.Helper()
 	n := &nodeRun{T: t, stream: newStream(), log: log, done: make(chan error, 1)}
 	gone := make(chan struct{})
@@ -206,7 +206,7 @@ func TestThreeNodes(t *testing.T) {
 	var list []*nodeRun
 	zero := transport.Monotonic()
 	for id := range core.NodeID(nodes) {
-		n := start(t, t.Context(), id, &logFile{})
+		n := start(t.Context(), t, id, &logFile{})
 		hello := n.until("hello").GetHello()
 		if hello.GetNode() != uint32(id) || hello.GetIncarnation() != uint32(core.FirstIncarnation) || hello.GetContract() != host.Contract || hello.GetPid() != int32(os.Getpid()) {
 			t.Errorf("hello %v", hello)
@@ -280,7 +280,7 @@ func TestThreeNodes(t *testing.T) {
 
 // A leaving node says goodbye and ends.
 func TestLeave(t *testing.T) {
-	n := start(t, t.Context(), 0, &logFile{})
+	n := start(t.Context(), t, 0, &logFile{})
 	n.configure(config(0, 1))
 	n.until("joined")
 	n.stream.commands <- leave
@@ -321,7 +321,7 @@ func TestFailures(t *testing.T) {
 		"controller gone at once": {func(n *nodeRun) { n.stream.close() }, "controller has gone", true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			n := start(t, t.Context(), 0, &logFile{})
+			n := start(t.Context(), t, 0, &logFile{})
 			n.until("hello")
 			c.spoil(n)
 			if !c.quiet {
@@ -344,10 +344,10 @@ func TestFailures(t *testing.T) {
 
 // The address may be taken.
 func TestAddressTaken(t *testing.T) {
-	first := start(t, t.Context(), 0, &logFile{})
+	first := start(t.Context(), t, 0, &logFile{})
 	first.configure(config(0, 1))
 	first.until("joined")
-	second := start(t, t.Context(), 0, &logFile{})
+	second := start(t.Context(), t, 0, &logFile{})
 	second.configure(config(0, 1))
 	second.until("failed")
 	if err := second.end(); err == nil || !strings.Contains(err.Error(), "bind udp socket") {
@@ -358,7 +358,7 @@ func TestAddressTaken(t *testing.T) {
 // A cancelled context ends a node that waits for nothing.
 func TestCancel(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
-	n := start(t, ctx, 0, &logFile{})
+	n := start(ctx, t, 0, &logFile{})
 	n.configure(config(0, 1))
 	n.until("joined")
 	cancel()

@@ -160,8 +160,10 @@ func New(cfg Config) (*Node, error) {
 // Self is the node in its present life.
 func (n *Node) Self() core.Peer { return n.self }
 
-// Mutex and Membership show the machines to tests and explorers.
-func (n *Node) Mutex() mutex.Machine           { return n.mutex }
+// Mutex shows the algorithm to tests and explorers.
+func (n *Node) Mutex() mutex.Machine { return n.mutex }
+
+// Membership shows the membership service to tests and explorers.
 func (n *Node) Membership() membership.Machine { return n.membership }
 
 // Step handles one input at instant now and appends its effects to out.

@@ -132,7 +132,7 @@ func quote(b []byte) string {
 func (r *CameraRun) check() error {
 	switch {
 	case r.N < 1 || r.N > core.MaxNodes:
-		return fmt.Errorf("N is %d: want 1 to %d", r.N, core.MaxNodes)
+		return fmt.Errorf("field N is %d: want 1 to %d", r.N, core.MaxNodes)
 	case r.ConcRequesters < 0:
 		return fmt.Errorf("conc_requesters is %d: want 0 or more", r.ConcRequesters)
 	case !(r.MsgDropRate >= 0 && r.MsgDropRate <= 1):

@@ -225,7 +225,7 @@ func TestCameraMalformed(t *testing.T) {
 		second + cameraObject[:40]:           "f:8:39: malformed file: object 2 (of line 7): unexpected EOF",
 		second + with(`[10, 220]`, `[10,,]`): "f:9:68: malformed file: object 2 (of line 7): invalid character ','",
 		with(`"N": 2`, `"N": "two"`):         "f:5:",
-		with(`"N": 2`, `"N": 0`):             "f:1:1: malformed file: object 1: N is 0",
+		with(`"N": 2`, `"N": 0`):             "f:1:1: malformed file: object 1: field N is 0",
 		with(`[10, 220]`, `[10, -220]`):      "waitTimes[1] is -220",
 		with(`[10, 220]`, `null`):            "waitTimes is missing",
 		with(`0.05`, `1.05`):                 "msg_drop_rate is 1.05",

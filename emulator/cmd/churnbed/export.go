@@ -136,7 +136,7 @@ func readLists(file string, nodes int) ([][]core.NodeID, error) {
 }
 
 func exportTopology(c *cli.Context) error {
-	args, err := fileArgs(c, 1, 1)
+	args, err := fileArgs(c, 1)
 	if err != nil {
 		return err
 	}

@@ -76,13 +76,13 @@ func whereFlag() cli.Flag {
 	return &cli.GenericFlag{Name: "where", Value: new(selection), Usage: "take only trials with `KEY=VALUE` (again for more, or joined by &)"}
 }
 
-// fileArgs returns at least least arguments of a command.
-func fileArgs(c *cli.Context, least, most int) ([]string, error) {
+// fileArgs returns the arguments of a command, one to most.
+func fileArgs(c *cli.Context, most int) ([]string, error) {
 	args, err := interleaved(c)
 	if err != nil {
 		return nil, usageError(err)
 	}
-	if len(args) < least || len(args) > most {
+	if len(args) < 1 || len(args) > most {
 		return nil, usageError(fmt.Errorf("%s: want %s, got %d arguments", c.Command.Name, c.Command.ArgsUsage, len(args)))
 	}
 	return args, nil
@@ -90,7 +90,7 @@ func fileArgs(c *cli.Context, least, most int) ([]string, error) {
 
 func importTrials(format foreign.Format) cli.ActionFunc {
 	return func(c *cli.Context) error {
-		args, err := fileArgs(c, 1, 1<<20)
+		args, err := fileArgs(c, 1<<20)
 		if err != nil {
 			return err
 		}
@@ -150,7 +150,7 @@ func writeNew(path string, write func(io.Writer) error) error {
 }
 
 func importMemlists(c *cli.Context) error {
-	args, err := fileArgs(c, 1, 1)
+	args, err := fileArgs(c, 1)
 	if err != nil {
 		return err
 	}
@@ -172,7 +172,7 @@ func importMemlists(c *cli.Context) error {
 }
 
 func importSizes(c *cli.Context) error {
-	args, err := fileArgs(c, 1, 1)
+	args, err := fileArgs(c, 1)
 	if err != nil {
 		return err
 	}
@@ -203,7 +203,7 @@ func importSizes(c *cli.Context) error {
 }
 
 func importRoutes(c *cli.Context) error {
-	args, err := fileArgs(c, 1, 1)
+	args, err := fileArgs(c, 1)
 	if err != nil {
 		return err
 	}
@@ -237,7 +237,7 @@ func writeTopology(c *cli.Context, t *topologies.Topology, format topologies.For
 }
 
 func importTopology(c *cli.Context) error {
-	args, err := fileArgs(c, 1, 1)
+	args, err := fileArgs(c, 1)
 	if err != nil {
 		return err
 	}
@@ -249,7 +249,7 @@ func importTopology(c *cli.Context) error {
 }
 
 func importTrace(c *cli.Context) error {
-	args, err := fileArgs(c, 1, 1)
+	args, err := fileArgs(c, 1)
 	if err != nil {
 		return err
 	}
