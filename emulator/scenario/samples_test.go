@@ -3,6 +3,7 @@ package scenario
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"churnbed/node/core"
@@ -132,6 +133,16 @@ func TestMissingEntriesSampleLacksBothEntries(t *testing.T) {
 		lacks = len(s.Lists) - 1 - len(list)
 		if want := map[bool]int{true: 1, false: 0}[id < 2]; lacks != want {
 			t.Errorf("node %d lacks %d entries, want %d", id, lacks, want)
+		}
+	}
+}
+
+// The sets that differ are those of ALGORITHMS 3, with ids from 0.
+func TestMaekawaSampleListsAsInTheExample(t *testing.T) {
+	s := sample(t, "maekawa11.yaml")
+	for id, want := range map[int][]core.NodeID{0: {1, 2, 4, 5, 6, 7, 9, 10}, 10: {0, 1, 3, 4, 5, 6, 8, 9}} {
+		if !slices.Equal(s.Lists[id], want) {
+			t.Errorf("node %d lists %v, want %v", id, s.Lists[id], want)
 		}
 	}
 }

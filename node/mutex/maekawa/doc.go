@@ -69,7 +69,10 @@
 //     has queued; if it is listed again in the same life, its
 //     request joins the queue anew. What a former life asked for is over.
 //   - A RELEASE that was due to a node declared failed is sent when it is
-//     listed again in the same process life.
+//     listed again. A restarted one may need it as well: the REQUEST that the
+//     transport repeats may have reached its new life.
+//   - An OK or INQUIRE for a request that is over, of a voter that knows no
+//     better because it or the requester restarted, is answered by RELEASE.
 //
 // The owner serialises all calls.
 package maekawa

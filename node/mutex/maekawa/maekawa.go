@@ -47,8 +47,8 @@ type Machine struct {
 	cur     core.RequestID
 	last    core.RequestID // newest request of this node that is over
 	voters  []voter        // of cur, ascending by id, the node itself included
-	// owed are failed nodes, in their lives then, who may lack a RELEASE.
-	owed requests.Peers
+	asked   requests.IDs   // ever, by this life
+	owed    requests.IDs   // asked and declared failed: they may lack a RELEASE
 
 	ballot
 
@@ -154,6 +154,7 @@ func (m *Machine) enter(out *mutex.Effects) {
 			inc = m.memlist.Get(k)
 		}
 		m.voters = append(m.voters, voter{id: k, inc: inc})
+		m.asked.Add(k)
 		m.ask(k, out)
 	}
 }
@@ -173,17 +174,8 @@ func (m *Machine) voter(k core.NodeID) *voter {
 // said returns the voter q if what it says of a vote for r matters now: the
 // node waits with r, and the vote of that round is not given back.
 func (m *Machine) said(q core.Peer, r core.RequestID, round uint64, out *mutex.Effects) *voter {
-	if r.Node != m.self.ID {
-		return nil
-	}
-	if r.Inc < m.self.Inc && r != m.cur {
-		// A former life, which may have sent no RELEASE. In the transport this
-		// one may take the place of another, so it names the newest.
-		if m.last.NewerThan(r) {
-			r = m.last
-		}
-		m.send(q.ID, &wire.Release{ID: r}, core.Reply, out)
-		return nil
+	if r.Inc < m.self.Inc {
+		m.disclaim(q, r, out) // of a former life, which may have sent no RELEASE
 	}
 	v := m.voter(q.ID)
 	if r != m.cur || m.st == mutex.None || v == nil || q.Inc.Start() < v.inc.Start() {
@@ -205,6 +197,18 @@ func (m *Machine) said(q core.Peer, r core.RequestID, round uint64, out *mutex.E
 	return v
 }
 
+// disclaim answers a voter that takes a request for current that is over. In the
+// transport its RELEASE may take the place of another, so it names the newest.
+func (m *Machine) disclaim(q core.Peer, r core.RequestID, out *mutex.Effects) {
+	if r.Node != m.self.ID || r == m.cur {
+		return
+	}
+	if m.last.NewerThan(r) {
+		r = m.last
+	}
+	m.send(q.ID, &wire.Release{ID: r}, core.Reply, out)
+}
+
 // forgot begins anew with a voter that is in a newer process life.
 func (m *Machine) forgot(v *voter, inc core.Incarnation, out *mutex.Effects) {
 	lost := v.word != silent
@@ -215,6 +219,10 @@ func (m *Machine) forgot(v *voter, inc core.Incarnation, out *mutex.Effects) {
 }
 
 func (m *Machine) onOK(q core.Peer, r core.RequestID, round uint64, out *mutex.Effects) {
+	if r != m.cur && r.Inc == m.self.Inc {
+		m.disclaim(q, r, out) // a voter that restarted got a repeated REQUEST
+		return
+	}
 	v := m.said(q, r, round, out)
 	if v == nil {
 		return
@@ -285,9 +293,8 @@ func (m *Machine) exit(out *mutex.Effects) {
 func (m *Machine) memberDown(p core.Peer, left bool, out *mutex.Effects) {
 	m.memlist.Delete(p.ID)
 	out.Forget = append(out.Forget, p.ID)
-	m.owed.Delete(p.ID)
-	if !left && (!m.cur.IsZero() || !m.last.IsZero()) {
-		m.owed.Put(p)
+	if m.asked.Has(p.ID) {
+		m.owed.Add(p.ID)
 	}
 	m.disown(p, left, out)
 	if v := m.voter(p.ID); v != nil && m.st != mutex.None {
@@ -302,12 +309,11 @@ func (m *Machine) memberUp(p core.Peer, out *mutex.Effects) {
 		return // old news
 	}
 	m.memlist.Put(p)
-	owed := m.owed.Get(p.ID)
-	m.owed.Delete(p.ID)
+	owed := m.owed.Delete(p.ID)
 	m.readmit(p, out)
 	v := m.voter(p.ID)
 	if v == nil || m.st == mutex.None {
-		if owed != 0 && owed.Start() == p.Inc.Start() && !m.last.IsZero() {
+		if owed && !m.last.IsZero() {
 			m.send(p.ID, &wire.Release{ID: m.last}, core.Reliable, out)
 		}
 		return
