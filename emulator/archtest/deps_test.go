@@ -77,7 +77,7 @@ const order = `
 	emulator/supervise, emulator/scenario, emulator/mesh, node/host, results < emulator/controller;
 	emulator/sim, emulator/scenario, results < emulator/simulate;
 	emulator/simulate, results/reproduce < emulator/reproduce;
-	emulator/controller, emulator/reproduce, emulator/guest, results/compare, workloads/scenarios/reproduce < emulator/cmd/churnbed;
+	emulator/controller, emulator/reproduce, emulator/guest, results/compare, workloads/scenarios/reproduce, node/mutex/script < emulator/cmd/churnbed;
 
 	NONE < emulator/archtest;
 `

@@ -43,6 +43,7 @@ func commands() []*cli.Command {
 	return []*cli.Command{
 		topoCommand(),
 		checkCommand(),
+		exploreCommand(),
 		summaryCommand(),
 		doctorCommand(),
 		runCommand(),

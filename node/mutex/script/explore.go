@@ -230,11 +230,13 @@ func (m *model) do(s *state, c choice) {
 		i, _ := slices.BinarySearch(s.flight, c.a)
 		s.flight = slices.Insert(s.flight, i, c.a)
 	case enter:
+		s.entries = slices.Clone(s.entries)
 		s.entries[k]--
 		m.step(s, k, enter, 0, 0, mutex.Enter{})
 	case exit:
 		m.step(s, k, exit, 0, 0, mutex.Exit{})
 	case crash:
+		s.crashes, s.lists = slices.Clone(s.crashes), slices.Clone(s.lists)
 		s.crashes[k]--
 		s.left.crashes--
 		s.locals[k] = m.dead(m.at(s, k).peer)
@@ -245,7 +247,7 @@ func (m *model) do(s *state, c choice) {
 	case up:
 		s.left.changes--
 		q := m.at(s, int(c.b)).peer
-		s.lists[k*m.n+int(c.b)] = 2 * uint32(q.Inc)
+		s.list(k, int(c.b), 2*uint32(q.Inc))
 		m.step(s, k, up, uint32(q.ID), uint32(q.Inc), mutex.MemberUp{Peer: q})
 	case down:
 		s.left.changes--
@@ -265,7 +267,7 @@ func (m *model) do(s *state, c choice) {
 
 func (m *model) memberDown(s *state, k, j int) {
 	q := m.at(s, j).peer
-	s.lists[k*m.n+j] = 2*uint32(q.Inc) + 1
+	s.list(k, j, 2*uint32(q.Inc)+1)
 	m.step(s, k, down, uint32(q.ID), uint32(q.Inc), mutex.MemberDown{Peer: q})
 }
 

@@ -92,7 +92,7 @@ func (m *model) found(path []choice) (*Found, error) {
 	if f.Waiting = net.Finish(finishTicks); len(f.Waiting) == 0 {
 		return nil, fmt.Errorf("replay schedule of %d steps: everybody is served, but the exploration saw somebody wait", len(path))
 	}
-	f.Violation = fmt.Sprintf("STUCK: p%v wait for ever, though everybody is up and everything was delivered", f.Waiting)
+	f.Violation = fmt.Sprintf("STUCK: waiting for ever, though everybody is up and everything was delivered:%s", nodeNames(f.Waiting))
 	return f, nil
 }
 
@@ -317,3 +317,11 @@ func (r *row) arrow(from, to int, label string) {
 }
 
 func nodeName(k int) string { return fmt.Sprintf("p%d", core.NodeID(k)) }
+
+func nodeNames(ks []int) string {
+	var b strings.Builder
+	for _, k := range ks {
+		b.WriteString(" " + nodeName(k))
+	}
+	return b.String()
+}

@@ -90,11 +90,21 @@ type state struct {
 // budget is how often something may still happen in the whole net.
 type budget struct{ crashes, restarts, losses, duplicates, changes, silent int }
 
+// clone returns a copy. What seldom changes is shared: whoever writes to
+// entries, crashes or lists makes them anew.
 func (s *state) clone() *state {
 	c := *s
-	c.locals, c.flight, c.lists = slices.Clone(s.locals), slices.Clone(s.flight), slices.Clone(s.lists)
-	c.entries, c.crashes = slices.Clone(s.entries), slices.Clone(s.crashes)
+	both := make([]uint32, len(s.locals)+len(s.flight), len(s.locals)+len(s.flight)+4)
+	n := copy(both, s.locals)
+	copy(both[n:], s.flight)
+	c.locals, c.flight = both[:n:n], both[n:]
 	return &c
+}
+
+// list sets what node k's membership service told of node j.
+func (s *state) list(k, j int, told uint32) {
+	s.lists = slices.Clone(s.lists)
+	s.lists[k*len(s.locals)+j] = told
 }
 
 // digest is the same for equal states of one model, and for no others as far
@@ -159,6 +169,7 @@ func (m *model) start(s *state, k int) {
 	p := m.locals[s.locals[k]].peer
 	p.Inc = core.Incarnation(p.Inc.Start()+1) * core.IncarnationStep
 	in := mutex.Start{Restarted: p.Inc > core.FirstIncarnation}
+	s.lists = slices.Clone(s.lists)
 	clear(s.lists[k*m.n : (k+1)*m.n])
 	for _, j := range m.cfg.Lists[k] {
 		if j == k {
@@ -303,7 +314,7 @@ func (m *model) violation(s *state) string {
 	if len(held) <= max(1, m.cfg.Holders) {
 		return ""
 	}
-	return fmt.Sprintf("VIOLATION: %d HELD: p%v", len(held), held)
+	return fmt.Sprintf("VIOLATION: %d HELD:%s", len(held), nodeNames(held))
 }
 
 // net makes a net in state s.

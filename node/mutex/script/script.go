@@ -219,7 +219,7 @@ func (r *runner) command(f []string) error {
 		r.net.Crash(k)
 	case "restart":
 		if len(args) > 1 {
-			if r.lists[k], err = r.list(args[1]); err != nil {
+			if r.lists[k], err = parseList(len(r.net.Nodes), args[1]); err != nil {
 				return err
 			}
 		}
@@ -262,21 +262,8 @@ func (r *runner) nodes(args []string) error {
 		return err
 	}
 	r.net = NewNet(n, mk)
-	r.lists = make([][]int, n)
-	for i := range n {
-		for j := range n {
-			r.lists[i] = append(r.lists[i], j)
-		}
-	}
-	for _, a := range args[1:] {
-		who, list, _ := strings.Cut(a, ":")
-		k, err := r.node(who)
-		if err != nil {
-			return err
-		}
-		if r.lists[k], err = r.list(list); err != nil {
-			return err
-		}
+	if r.lists, err = ParseLists(n, args[1:]); err != nil {
+		return err
 	}
 	for i := range n {
 		r.net.Start(i, r.lists[i])
@@ -285,21 +272,45 @@ func (r *runner) nodes(args []string) error {
 	return nil
 }
 
-func (r *runner) node(s string) (int, error) {
+// ParseLists reads the lists of n nodes, each as p0:p1,p2; a node that is not
+// named lists everyone.
+func ParseLists(n int, texts []string) ([][]int, error) {
+	lists := make([][]int, n)
+	for i := range n {
+		for j := range n {
+			lists[i] = append(lists[i], j)
+		}
+	}
+	for _, a := range texts {
+		who, list, _ := strings.Cut(a, ":")
+		k, err := parseNode(n, who)
+		if err != nil {
+			return nil, err
+		}
+		if lists[k], err = parseList(n, list); err != nil {
+			return nil, err
+		}
+	}
+	return lists, nil
+}
+
+func parseNode(n int, s string) (int, error) {
 	k, err := strconv.Atoi(strings.TrimPrefix(s, "p"))
-	if err != nil || !strings.HasPrefix(s, "p") || k < 0 || k >= len(r.net.Nodes) {
-		return 0, fmt.Errorf("node %q: want p0 to p%d", s, len(r.net.Nodes)-1)
+	if err != nil || !strings.HasPrefix(s, "p") || k < 0 || k >= n {
+		return 0, fmt.Errorf("node %q: want p0 to p%d", s, n-1)
 	}
 	return k, nil
 }
 
-func (r *runner) list(s string) ([]int, error) {
+func (r *runner) node(s string) (int, error) { return parseNode(len(r.net.Nodes), s) }
+
+func parseList(n int, s string) ([]int, error) {
 	var list []int
 	if s == "" {
 		return nil, nil
 	}
 	for a := range strings.SplitSeq(s, ",") {
-		k, err := r.node(a)
+		k, err := parseNode(n, a)
 		if err != nil {
 			return nil, err
 		}

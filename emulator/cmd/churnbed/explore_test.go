@@ -1,0 +1,60 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"churnbed/node/mutex/script"
+)
+
+func TestExplore(t *testing.T) {
+	const h1 = "explore --algorithm camera-paper --member-changes 1 --gains-only --requests 1,1,0 p0:p2 p1:p2"
+	file := filepath.Join(t.TempDir(), "h1.txt")
+	for _, c := range []struct {
+		args string
+		code int
+		want string
+	}{
+		{h1, exitCheckFailed, "wrong after 7 steps, and never after fewer"},
+		{h1 + " --script " + file, exitCheckFailed, "VIOLATION: two HELD"},
+		{"explore --algorithm camera --member-changes 1 --gains-only --requests 1,1,0 p0:p2 p1:p2", exitOK, "complete: nothing wrong"},
+		{"explore --algorithm camera --crashes 1 --depth 3", exitOK, "bound reached (depth)"},
+		{"explore --algorithm camera --crashes 1 --states 50", exitOK, "bound reached (states)"},
+		{"explore --algorithm ra --nodes 6 --walks 3 --requests 2 --depth 50", exitOK, "bound reached (3 walks"},
+		{"explore --algorithm ra --nodes 6 --walks 200 --crashes 3 --requests 2", exitCheckFailed, "made shorter"},
+		{"explore --nodes 6", exitUsage, ""},
+		{"explore --nodes 1", exitUsage, ""},
+		{"explore --requests 1,1", exitUsage, ""},
+		{"explore --crashes x", exitUsage, ""},
+		{"explore --losses -1", exitUsage, ""},
+		{"explore --algorithm none", exitUsage, ""},
+		{"explore p0:p7", exitUsage, ""},
+	} {
+		code, out := invoke(t, strings.Fields(c.args)...)
+		if code != c.code || !strings.Contains(out, c.want) {
+			t.Errorf("churnbed %s: exit code %d, want %d, and %q in\n%s", c.args, code, c.code, c.want, out)
+		}
+	}
+
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, body, _ := strings.Cut(string(text), "run camera-paper+no-wait\n")
+	schedule, recorded, ok := strings.Cut(body, "----\n== camera-paper+no-wait\n")
+	if !ok {
+		t.Fatalf("no script:\n%s", text)
+	}
+	if out, err := script.Run("camera-paper+no-wait", schedule); err != nil || out != recorded {
+		t.Errorf("the script gives %v\n%s\nrecorded\n%s", err, out, recorded)
+	}
+
+	_, out := invoke(t, append(strings.Fields(h1), "--json")...)
+	var r exploreReport
+	if err := json.Unmarshal([]byte(out), &r); err != nil || r.Steps != 7 || r.Complete || r.States < 10 || len(r.Schedule) != 8 {
+		t.Errorf("%v: %+v", err, r)
+	}
+}
