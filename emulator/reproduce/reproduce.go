@@ -32,7 +32,7 @@ type Engine func(ctx context.Context, sc *scenario.Scenario, dir string) error
 // Options of Run.
 type Options struct {
 	Data     *reproduce.Data
-	Seed     uint64 // of the first trial of every cell
+	Seed     uint64 // of the first trial at the first point
 	Trials   int    // of every cell; 0: as the sweep says
 	Rounds   int    // of list-sizes; 0: as the sweep says
 	MaxNodes int    // larger points are left out; 0: none
@@ -49,12 +49,18 @@ type Options struct {
 	Temp     string // folder for run directories; "": the system's
 }
 
+// pointSeeds keeps the seeds of two points apart, so that chance at one says
+// nothing of the next; the series of a point share theirs, and so compare the
+// same arrivals.
+const pointSeeds = 10_000
+
 // task is one cell before it is run.
 type task struct {
 	cell   *reproduce.Cell
 	point  *reproduce.Point
 	series *reproduce.Series
 	trials int
+	ran    []*results.Trial // by seed
 }
 
 // Run runs a sweep. Cells come in the order of series and points; Notes say
@@ -116,7 +122,8 @@ func plan(s *reproduce.Sweep, opt Options) (tasks []*task, notes []string, err e
 				large[p.Mesh] = true
 				continue
 			}
-			sc, err := resolve(s, p, l, opt, opt.Seed)
+			seed := opt.Seed + uint64(j)*pointSeeds
+			sc, err := resolve(s, p, l, opt, seed)
 			if err != nil {
 				return nil, nil, fmt.Errorf("reproduce %s, %s at %v: %w", s.Name, l.Name, p.X, err)
 			}
@@ -132,7 +139,7 @@ func plan(s *reproduce.Sweep, opt Options) (tasks []*task, notes []string, err e
 				return nil, nil, fmt.Errorf("reproduce %s, %s at %v: %w", s.Name, l.Name, p.X, err)
 			}
 			tasks = append(tasks, &task{
-				cell:  &reproduce.Cell{Series: l.Name, Ours: l.Ours, X: p.X, Seed: opt.Seed, Want: want},
+				cell:  &reproduce.Cell{Series: l.Name, Ours: l.Ours, X: p.X, Seed: seed, Want: want},
 				point: p, series: l, trials: s.TrialsOf(p, l, opt.Trials),
 			})
 		}
@@ -168,24 +175,23 @@ func runTasks(ctx context.Context, s *reproduce.Sweep, opt Options, tasks []*tas
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(opt.Workers)
 	var mu sync.Mutex
-	trials := map[*task][]*results.Trial{}
 	for n, t := range order {
-		trials[t] = make([]*results.Trial, t.trials)
+		t.ran = make([]*results.Trial, t.trials)
 		for i := range t.trials {
 			g.Go(func() error {
 				if err := ctx.Err(); err != nil {
 					return err
 				}
-				seed := opt.Seed + uint64(i)
+				seed := t.cell.Seed + uint64(i)
 				dir := filepath.Join(temp, strconv.Itoa(n)+"-"+strconv.FormatUint(seed, 10))
 				tr, err := runOne(ctx, s, t, opt, seed, dir)
 				if err != nil {
 					return fmt.Errorf("reproduce %s, %s at %v, seed %d: %w", s.Name, t.series.Name, t.point.X, seed, err)
 				}
-				mu.Lock()
-				defer mu.Unlock()
-				trials[t][i] = tr
+				t.ran[i] = tr
 				if opt.Done != nil {
+					mu.Lock()
+					defer mu.Unlock()
 					opt.Done()
 				}
 				return nil
@@ -197,7 +203,7 @@ func runTasks(ctx context.Context, s *reproduce.Sweep, opt Options, tasks []*tas
 		return err
 	}
 	for _, t := range tasks {
-		t.cell.Got = s.Estimated(trials[t])
+		t.cell.Got = s.Estimated(t.ran)
 		t.cell.Judge(t.series.Published)
 	}
 	return nil

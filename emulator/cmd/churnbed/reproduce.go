@@ -54,7 +54,7 @@ func reproduceCommand() *cli.Command {
 			&cli.StringFlag{Name: "out", Aliases: []string{"o"}, Usage: "write NAME.txt, NAME.csv, NAME.svg and NAME.png to `DIR`", Destination: &opt.dir},
 			&cli.BoolFlag{Name: "record", Usage: "write results/reference/NAME.csv of the source tree around here", Destination: &opt.record},
 			&cli.IntFlag{Name: "trials", Usage: "`N` seeds a point (default: as the experiment says)", Destination: &opt.trials},
-			&cli.Uint64Flag{Name: "seed", Value: 1, Usage: "first seed of every point", Destination: &opt.seed},
+			&cli.Uint64Flag{Name: "seed", Value: 1, Usage: "first seed of the first point; the next ones begin 10000 later", Destination: &opt.seed},
 			&cli.IntFlag{Name: "rounds", Usage: "`N` protocol rounds of the experiment on membership lists (published: 350000)", Destination: &opt.rounds},
 			&cli.IntFlag{Name: "max-nodes", Usage: "leave out meshes of more than `N` nodes", Destination: &opt.maxNodes},
 			&cli.IntFlag{Name: "parallel", Usage: "`N` runs at a time (default: one a processor; with --emulate: 1)", Destination: &opt.worker},

@@ -1,0 +1,83 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/urfave/cli/v2"
+)
+
+// reproduceArgs runs the verb in-process in a source tree of its own, without
+// the authors' data.
+func reproduceArgs(t *testing.T, args ...string) (string, error) {
+	t.Helper()
+	var out bytes.Buffer
+	app := &cli.App{
+		Name: "churnbed", Writer: &out, Commands: []*cli.Command{reproduceCommand()}, ExitErrHandler: func(*cli.Context, error) {},
+	}
+	err := app.Run(append([]string{"churnbed", "reproduce"}, args...))
+	return out.String(), err
+}
+
+func TestReproduceRecordsAndLists(t *testing.T) {
+	root := t.TempDir()
+	if err := os.WriteFile(filepath.Join(root, "go.mod"), []byte("module churnbed\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	t.Chdir(root)
+	out, err := reproduceArgs(t, "fig15", "--trials", "2", "--max-nodes", "8", "--record", "-o", "plots", "--quiet")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(out, "camera, all ask at once") || !strings.Contains(out, "verdict: -") {
+		t.Errorf("table:\n%s", out)
+	}
+	for _, name := range []string{"plots/fig15.txt", "plots/fig15.csv", "plots/fig15.svg", "plots/fig15.png", "results/reference/fig15.csv"} {
+		if st, err := os.Stat(name); err != nil || st.Size() == 0 {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if err := os.WriteFile("results/reference/fig1.csv", []byte("nothing of the kind"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	out, err = reproduceArgs(t, "--list", "--json")
+	var rows []sweepRow
+	if err != nil || json.Unmarshal([]byte(out), &rows) != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	status := map[string]string{}
+	for _, r := range rows {
+		status[r.Name] = r.Status
+	}
+	if status["fig15"] != "recorded" || status["fig1"] != "unreadable" || status["fig8"] != "not recorded" || len(rows) != 13 {
+		t.Errorf("status %v", status)
+	}
+	if out, err = reproduceArgs(t, "--list"); err != nil || strings.Count(out, "\n") != 14 {
+		t.Errorf("%v:\n%s", err, out)
+	}
+}
+
+func TestReproduceRefuses(t *testing.T) {
+	t.Chdir(t.TempDir())
+	for _, c := range []struct {
+		want string
+		args []string
+	}{
+		{"name an experiment", nil},
+		{`experiment "fig2"`, []string{"fig2"}},
+		{"--trials -1", []string{"fig15", "--trials", "-1"}},
+		{"--time-scale 0", []string{"fig15", "--emulate", "--time-scale", "0"}},
+		{"virtual time", []string{"fig15", "--time-scale", "2"}},
+		{"inside the source tree", []string{"fig15", "--record"}},
+		{"unexpected argument", []string{"--list", "fig15"}},
+	} {
+		_, err := reproduceArgs(t, c.args...)
+		if err == nil || !strings.Contains(err.Error(), c.want) || exitCode(err) != exitUsage {
+			t.Errorf("%v: %v, want %q", c.args, err, c.want)
+		}
+	}
+}
