@@ -35,6 +35,10 @@ type Verdict struct {
 	Aborted        map[string]int // by Ending, " waiting" or " holding"
 	MaxOvertaken   int            // entries of later requests before one that waited
 
+	// Operations is how many of the lock the second judge looked at; it found
+	// the same as to safety, or Judge returned ErrJudgesDisagree.
+	Operations int
+
 	LogErrors     []LogError
 	LogErrorCount int
 	Cut           []eventlog.CutLine
@@ -94,7 +98,7 @@ func (v *Verdict) safety(requests []*Request) {
 		open = slices.DeleteFunc(open, func(o *Request) bool { return o.End <= q.Enter })
 		holders := 1
 		for _, o := range open {
-			pair := Overlap{First: o, Second: q, From: q.Enter, To: min(o.End, q.End), Zombie: o.declaredFailed(q.Enter) || q.declaredFailed(q.Enter+1)}
+			pair := Overlap{First: o, Second: q, From: q.Enter, To: min(o.End, q.End), Zombie: o.declaredFailed(max(q.Enter, o.Enter+1)) || q.declaredFailed(q.Enter+1)}
 			if pair.Zombie {
 				v.ZombieCount++
 				zombie.add(pair.From, pair.To)

@@ -131,7 +131,8 @@ func Summarise(r *Run) (*Summary, error) {
 }
 
 // Judge reads the logs once and returns both the summary and the verdict it
-// rests on.
+// rests on. Two judges of safety, which share no code but the reading of the
+// logs, must find the same; else the error is ErrJudgesDisagree.
 func Judge(r *Run) (*Summary, *Verdict, error) {
 	h, err := replay(r)
 	if err != nil {
@@ -141,6 +142,9 @@ func Judge(r *Run) (*Summary, *Verdict, error) {
 		return nil, nil, err
 	}
 	v := h.judge()
+	if err := v.confirm(); err != nil {
+		return nil, nil, err
+	}
 	return h.summary(v), v, nil
 }
 

@@ -116,6 +116,7 @@ var edges = []struct {
 	{"github.com/vishvananda/netns", []string{"emulator/netns", "emulator/kernel"}, "one package switches a thread's namespace"},
 	{"github.com/urfave/cli/v2", []string{"emulator/cmd/churnbed"}, "flags are the command's business"},
 	{"go.yaml.in/yaml/v3", []string{"emulator/scenario", "results", "results/reproduce"}, "files decode into specs in one place"},
+	{"github.com/anishathalye/porcupine", []string{"results"}, "the second judge is one function"},
 	{"gonum.org/v1/plot", []string{"topologies", "results", "results/compare", "results/reproduce"}, "drawing is not part of a run"},
 }
 

@@ -19,7 +19,9 @@ func checkCommand() *cli.Command {
 		Usage:     "judge the logs of a run: safety, liveness, soundness",
 		ArgsUsage: "DIR",
 		Description: "Reads the run directory DIR alone, so an old run can be judged again. Exit code 1 where two nodes were in\n" +
-			"the critical section at once, a request starved (on a host that kept up) or the logs contradict themselves.",
+			"the critical section at once, a request starved (on a host that kept up) or the logs contradict themselves.\n" +
+			"Safety is judged twice, by a sweep over the sections and by porcupine, which searches for an order in which\n" +
+			"a mutex can have done it all; where they disagree, that is an error.",
 		Flags: []cli.Flag{
 			&cli.BoolFlag{Name: "json", Usage: "print one JSON object"},
 			&cli.IntFlag{Name: "chart", Usage: "print log lines and a message chart of the first `N` violations", Value: 3},
@@ -33,6 +35,9 @@ func checkCommand() *cli.Command {
 				return usageError(fmt.Errorf("--chart %d: want 0 or more", c.Int("chart")))
 			}
 			s, v, err := results.Judge(run)
+			if errors.Is(err, results.ErrJudgesDisagree) {
+				return &codedError{exitCheckFailed, err}
+			}
 			if err != nil {
 				return usageError(err)
 			}
@@ -40,6 +45,7 @@ func checkCommand() *cli.Command {
 				err = printJSON(c.App.Writer, results.NewReport(run, s, v))
 			} else {
 				err = run.WriteVerdict(c.App.Writer, s, v, c.Int("chart"))
+				fmt.Fprintf(c.App.Writer, "second judge        agrees on safety (porcupine, %d operations of the lock)\n", v.Operations)
 			}
 			if err != nil {
 				return err
