@@ -202,7 +202,12 @@ func (r *relay) do(f func()) error {
 	case <-ran:
 		return nil
 	case <-r.done:
-		return fmt.Errorf("relay stopped: %w", r.err)
+	}
+	select {
+	case <-ran: // f was the last thing that it did, such as to stop
+		return nil
+	default:
+		return fmt.Errorf("relay stopped: %w", errors.Join(ErrClosed, r.err))
 	}
 }
 
