@@ -89,6 +89,17 @@ func Run(ctx context.Context, s *reproduce.Sweep, opt Options) (cells []reproduc
 	if err := runTasks(ctx, s, opt, tasks); err != nil {
 		return nil, nil, err
 	}
+	unfit := 0
+	for _, t := range tasks {
+		for _, tr := range t.ran {
+			if tr.Unfit() {
+				unfit++
+			}
+		}
+	}
+	if unfit > 0 {
+		notes = append(notes, fmt.Sprintf("%d runs were unfaithful: the host did not keep up, and their figures are left out (a larger --time-scale helps)", unfit))
+	}
 	for i := range s.Series {
 		l := &s.Series[i]
 		for _, t := range tasks {

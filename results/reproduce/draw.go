@@ -30,7 +30,7 @@ const (
 )
 
 // Draw draws the series as lines with two standard errors, and the authors'
-// means as hollow circles of the same colour, as "svg" or "png".
+// means beside their imitation as hollow circles of its colour, as "svg" or "png".
 func (r *Result) Draw(w io.Writer, format string) error {
 	if format != "svg" && format != "png" {
 		return fmt.Errorf("draw %s: format %q: want svg or png", r.Sweep.Name, format)
@@ -52,7 +52,9 @@ func (r *Result) Draw(w io.Writer, format string) error {
 				continue
 			}
 			l.add(c.X, c.Got, s)
-			want.add(c.X, c.Want, s)
+			if c.Want.N > 1 && !c.Ours { // runs, not a printed figure, and once
+				want.add(c.X, c.Want, s)
+			}
 		}
 		if len(l.XYs) == 0 {
 			continue
@@ -75,7 +77,11 @@ func (r *Result) Draw(w io.Writer, format string) error {
 		p.Y.Scale, p.Y.Tick.Marker = plot.LogScale{}, plot.LogTicks{Prec: -1}
 		p.Y.Min, p.Y.Max = low/1.3, high*math.Pow(high/low, 0.1*float64(len(s.Series))/2)*1.5
 	} else {
-		p.Y.Min, p.Y.Max = min(0, low), high*(1.1+0.05*float64(len(s.Series)))
+		bottom := min(0, low)
+		if low > 0.5*high { // all close together: show that
+			bottom = low - 0.5*(high-low)
+		}
+		p.Y.Min, p.Y.Max = bottom, high+(high-bottom)*(0.1+0.05*float64(len(s.Series)))
 	}
 	if s.LogX && floor > 0 {
 		p.X.Scale, p.X.Tick.Marker = plot.LogScale{}, ticks(s.Points)
