@@ -10,7 +10,7 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// ErrJudgesDisagree: of the two judges of safety one accuses and the other
+// ErrJudgesDisagree tells that of the two judges of safety one accuses and the other
 // does not. One of them is wrong; the run must be kept.
 var ErrJudgesDisagree = errors.New("the two judges of safety disagree")
 
