@@ -74,7 +74,20 @@ type Config struct {
 	// Interrupt, when it is closed, sends the command an interrupt signal, so
 	// that it ends in order.
 	Interrupt <-chan struct{}
+	// Silence is how long, in the host's time, the guest may give no sign of
+	// life; DefaultSilence where 0. See ErrStalled.
+	Silence time.Duration
 }
+
+// DefaultSilence is long enough for a second of a large guest on a busy host,
+// and for its boot.
+const DefaultSilence = 3 * time.Minute
+
+// ErrStalled is wrapped by Run's error about a guest that gave no sign of life
+// any more and was ended. It was seen once in some eighty runs, on a busy host:
+// the clock went on and no timer of a process was due any more. Nothing of
+// such a run came out, so it may be run again.
+var ErrStalled = errors.New("the guest stalled")
 
 // Result is what a guest did.
 type Result struct {
@@ -115,6 +128,9 @@ func Run(ctx context.Context, cfg Config) (Result, error) {
 	}
 	if cfg.MemoryMiB == 0 {
 		cfg.MemoryMiB = DefaultMemoryMiB
+	}
+	if cfg.Silence == 0 {
+		cfg.Silence = DefaultSilence
 	}
 	machine, err := findMachine()
 	if err != nil {
@@ -228,7 +244,7 @@ func boot(ctx context.Context, machine, image string, initrd *os.File, cfg Confi
 	}
 	defer stop()
 	defer relayInterrupt(cfg.Interrupt, serial)()
-	end, err := receive(frames, cfg)
+	end, err := receive(awake{frames, cfg.Silence}, cfg)
 	if err != nil {
 		_ = cmd.Process.Kill() // nobody reads any more
 	}
@@ -264,6 +280,23 @@ func relayInterrupt(interrupt <-chan struct{}, serial io.Writer) func() {
 
 var errNoEnd = errors.New("guest ended without a verdict")
 
+// awake reads a pipe that must not be silent for longer than limit.
+type awake struct {
+	f     *os.File
+	limit time.Duration
+}
+
+func (a awake) Read(b []byte) (int, error) {
+	if err := a.f.SetReadDeadline(time.Now().Add(a.limit)); err != nil {
+		return 0, err
+	}
+	n, err := a.f.Read(b)
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		err = fmt.Errorf("%w: no sign of life in %v", ErrStalled, a.limit)
+	}
+	return n, err
+}
+
 // receive reads frames until the guest's end, passes output on and unpacks
 // the archive.
 func receive(r io.Reader, cfg Config) (guestinit.End, error) {
@@ -298,6 +331,7 @@ func receive(r io.Reader, cfg Config) (guestinit.End, error) {
 				}
 			}
 			err = a.write(payload)
+		case guestinit.KindAlive:
 		case guestinit.KindEnd:
 			return finish(payload, a)
 		}

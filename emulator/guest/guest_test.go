@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"churnbed/emulator/guest/guestinit"
 )
@@ -65,7 +66,7 @@ func TestReceive(t *testing.T) {
 		stream    []byte
 	}{
 		{"whole", "", bytes.Join([][]byte{
-			frame(guestinit.KindStdout, []byte("hi")), frame(guestinit.KindArchive, a[:10]),
+			frame(guestinit.KindStdout, []byte("hi")), frame(guestinit.KindAlive, nil), frame(guestinit.KindArchive, a[:10]),
 			frame(guestinit.KindStderr, []byte("no")), frame(guestinit.KindArchive, a[10:]), endFrame(t, whole),
 		}, nil)},
 		{"no end", "without a verdict", frame(guestinit.KindStdout, []byte("hi"))},
@@ -216,6 +217,23 @@ func TestLibraries(t *testing.T) {
 	}
 	if _, err := withLibraries(nil, filepath.Join(t.TempDir(), "absent")); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("absent program: %v", err)
+	}
+}
+
+// TestSilence: what stands after a silence is not waited for.
+func TestSilence(t *testing.T) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	defer w.Close()
+	if _, err := w.Write(frame(guestinit.KindAlive, nil)); err != nil {
+		t.Fatal(err)
+	}
+	_, err = receive(awake{r, 10 * time.Millisecond}, Config{})
+	if !errors.Is(err, ErrStalled) {
+		t.Errorf("error %v, want %v", err, ErrStalled)
 	}
 }
 

@@ -161,6 +161,10 @@ func emulateVirtually(ctx context.Context, sc *scenario.Scenario, opt runOptions
 	started := time.Now()
 	// An interrupted guest ends in order and brings out what there is.
 	r, err := guest.Run(context.WithoutCancel(ctx), cfg)
+	if errors.Is(err, guest.ErrStalled) && ctx.Err() == nil {
+		fmt.Fprintln(opt.stderr, "virtual host: once more:", err)
+		r, err = guest.Run(context.WithoutCancel(ctx), cfg)
+	}
 	if err != nil {
 		return orInterrupted(ctx, hostError(fmt.Errorf("virtual host: %w", err)))
 	}

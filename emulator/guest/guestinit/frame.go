@@ -20,7 +20,11 @@ const (
 	KindStderr  Kind = 'e' // what the command or the init wrote to standard error
 	KindArchive Kind = 'a' // a piece of the gzipped tar of Job.Out
 	KindEnd     Kind = 'x' // last, once: an End in JSON
+	KindAlive   Kind = 'l' // empty, every AliveEvery of guest time
 )
+
+// AliveEvery is how often, by its own clock, a guest tells that it is alive.
+const AliveEvery = time.Second
 
 // MaxPayload is the largest payload of a frame in bytes.
 const MaxPayload = 64 << 10
@@ -51,7 +55,7 @@ func ReadFrame(r io.Reader, buf []byte) (Kind, []byte, error) {
 	}
 	kind, n := Kind(h[0]), binary.LittleEndian.Uint32(h[1:])
 	switch kind {
-	case KindStdout, KindStderr, KindArchive, KindEnd:
+	case KindStdout, KindStderr, KindArchive, KindEnd, KindAlive:
 	default:
 		return 0, nil, fmt.Errorf("read frame: unknown kind %#x", h[0])
 	}

@@ -37,7 +37,9 @@ func Main() {
 		return
 	}
 	out := openPort()
+	silence := out.tellAlive()
 	end := work(out)
+	silence()
 	if payload, err := json.Marshal(end); err == nil {
 		out.send(KindEnd, payload)
 	}
@@ -83,6 +85,26 @@ func (p *port) send(kind Kind, payload []byte) {
 			return
 		}
 	}
+}
+
+// tellAlive sends a sign of life now and then, until the function that it
+// returns is called.
+func (p *port) tellAlive() func() {
+	stop, over := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(over)
+		tick := time.NewTicker(AliveEvery)
+		defer tick.Stop()
+		for {
+			select {
+			case <-tick.C:
+				p.send(KindAlive, nil)
+			case <-stop:
+				return
+			}
+		}
+	}()
+	return func() { close(stop); <-over }
 }
 
 func (p *port) close() {
