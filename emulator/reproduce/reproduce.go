@@ -89,13 +89,19 @@ func Run(ctx context.Context, s *reproduce.Sweep, opt Options) (cells []reproduc
 	if err := runTasks(ctx, s, opt, tasks); err != nil {
 		return nil, nil, err
 	}
-	unfit := 0
+	unfit, unserved := 0, 0
 	for _, t := range tasks {
 		for _, tr := range t.ran {
+			if tr.Served < tr.Issued {
+				unserved++
+			}
 			if tr.Unfit() {
 				unfit++
 			}
 		}
+	}
+	if unserved > 0 {
+		notes = append(notes, fmt.Sprintf("%d runs ended with requests unserved: their waits are those of the served ones", unserved))
 	}
 	if unfit > 0 {
 		notes = append(notes, fmt.Sprintf("%d runs were unfaithful: the host did not keep up, and their figures are left out (a larger --time-scale helps)", unfit))
