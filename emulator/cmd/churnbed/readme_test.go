@@ -1,0 +1,92 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/urfave/cli/v2"
+)
+
+// readmeCommands returns the churnbed command lines of README.md's code
+// blocks, split into words.
+func readmeCommands(t *testing.T) [][]string {
+	t.Helper()
+	b, err := os.ReadFile(filepath.Join("..", "..", "..", "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var list [][]string
+	for i, block := range strings.Split(string(b), "```") {
+		if i%2 == 0 {
+			continue
+		}
+		for line := range strings.Lines(strings.ReplaceAll(block, "\\\n", " ")) {
+			line, _, _ = strings.Cut(line, "  #")
+			if words := splitWords(line); len(words) > 1 && words[0] == "churnbed" {
+				list = append(list, words)
+			}
+		}
+	}
+	if len(list) < 10 {
+		t.Fatalf("README.md shows %d commands", len(list))
+	}
+	return list
+}
+
+func splitWords(line string) []string {
+	words := regexp.MustCompile(`"[^"]*"|\S+`).FindAllString(strings.TrimSpace(line), -1)
+	for i := range words {
+		words[i] = strings.Trim(words[i], `"`)
+	}
+	return words
+}
+
+// Every command that README.md shows exists, with all its flags and with the
+// files of the project that it names.
+func TestReadmeCommands(t *testing.T) {
+	for _, words := range readmeCommands(t) {
+		line := strings.Join(words, " ")
+		all, rest := commands(), words[1:]
+		var cmd *cli.Command
+		for len(rest) > 0 {
+			i := slices.IndexFunc(all, func(c *cli.Command) bool { return c.Name == rest[0] })
+			if i < 0 {
+				break
+			}
+			cmd, rest, all = all[i], rest[1:], all[i].Subcommands
+		}
+		if cmd == nil {
+			t.Errorf("%s: no such command", line)
+			continue
+		}
+		for _, w := range rest {
+			if name, isFlag := strings.CutPrefix(w, "--"); isFlag {
+				if !slices.ContainsFunc(cmd.Flags, func(f cli.Flag) bool { return slices.Contains(f.Names(), name) }) {
+					t.Errorf("%s: no flag --%s", line, name)
+				}
+			} else if strings.HasPrefix(w, "workloads/") {
+				if _, err := os.Stat(filepath.Join("..", "..", "..", w)); err != nil {
+					t.Errorf("%s: %v", line, err)
+				}
+			}
+		}
+	}
+}
+
+// The exploration that README.md shows finds its violation.
+func TestReadmeExplore(t *testing.T) {
+	for _, words := range readmeCommands(t) {
+		if words[1] != "explore" {
+			continue
+		}
+		if code := run(words); code != exitCheckFailed {
+			t.Errorf("%s: exit status %d, want %d", strings.Join(words, " "), code, exitCheckFailed)
+		}
+		return
+	}
+	t.Error("README.md shows no exploration")
+}
