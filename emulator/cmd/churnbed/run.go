@@ -10,6 +10,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -22,6 +23,7 @@ import (
 	"churnbed/emulator/controller"
 	"churnbed/emulator/kernel"
 	"churnbed/emulator/scenario"
+	"churnbed/emulator/simulate"
 	"churnbed/results"
 )
 
@@ -38,6 +40,7 @@ func runCommand() *cli.Command {
 			"faults, collects the logs into the run directory (--out) and judges them. Every flag in a category is\n" +
 			"also a key of scenario files; flags win. Exit status: 0 all well, 1 a violation or a failed node,\n" +
 			"2 wrong usage, 3 the host lacks something, 4 interrupted (the summary is written all the same).\n" +
+			"With --trials N the seeds seed, seed+1, ... run one after the other into DIR/trials/<seed>.\n" +
 			"--virtual-host does the same in a virtual machine, whose processor is slow but always there. It skips\n" +
 			"idle time, so that --time-scale 4 makes its times four times as exact in about the same wall time.",
 		Flags: append(append(args.flags(),
@@ -46,15 +49,61 @@ func runCommand() *cli.Command {
 			&cli.StringFlag{Name: "node-binary", Usage: "`PATH` of the node program (default: churnbed-node beside this program)", Destination: &nodeBinary},
 		), virtual.flags()...),
 		Action: func(c *cli.Context) error {
-			sc, err := args.load(c)
+			spec, origin, err := args.spec(c)
 			if err != nil {
 				return err
 			}
-			return emulate(c.Context, sc, runOptions{
+			sc, err := scenario.Resolve(spec, origin)
+			if err != nil {
+				return usageError(err)
+			}
+			opt := runOptions{
 				json: jsonOut, quiet: quiet, nodeBinary: nodeBinary, virtual: virtual, stdout: os.Stdout, stderr: os.Stderr,
-			})
+			}
+			if spec.Trials > 1 {
+				return emulateTrials(c.Context, spec, origin, sc.OutDir(exists), opt)
+			}
+			return emulate(c.Context, sc, opt)
 		},
 	}
+}
+
+// emulateTrials runs spec.Trials seeds one after the other, since they would
+// disturb each other's times, into dir/trials/<seed>.
+func emulateTrials(ctx context.Context, spec scenario.Spec, origin scenario.Origin, dir string, opt runOptions) error {
+	if exists(dir) {
+		return usageError(fmt.Errorf("create trial set: %s exists; name a directory that does not", dir))
+	}
+	ctx, stop := interruptible(ctx)
+	defer stop()
+	one := opt
+	one.stdout, one.json, one.interrupts = io.Discard, false, true
+	failed := false
+	for _, seed := range simulate.Seeds(spec.Seed, spec.Trials) {
+		s := spec
+		s.Seed, s.Trials = seed, 1
+		s.Out = filepath.Join(dir, results.TrialsDir, strconv.FormatUint(seed, 10))
+		sc, err := scenario.Resolve(s, origin)
+		if err != nil {
+			return usageError(fmt.Errorf("seed %d: %w", seed, err))
+		}
+		err = emulate(ctx, sc, one)
+		switch {
+		case err == nil:
+		case exitCode(err) == exitCheckFailed:
+			failed = true
+			fmt.Fprintf(opt.stderr, "seed %d fails a check: %s\n", seed, s.Out)
+		default:
+			return err
+		}
+	}
+	if err := printTrials(dir, opt); err != nil {
+		return err
+	}
+	if failed {
+		return errCheckFailed
+	}
+	return nil
 }
 
 type runOptions struct {

@@ -34,22 +34,8 @@ func (a *scenarioArgs) flags() []cli.Flag {
 	return flags
 }
 
-// load reads the scenario file, if any, applies the flags and resolves it.
-// The command's arguments are `[SCENARIO.yaml] [flags]` in any order.
-func (a *scenarioArgs) load(c *cli.Context) (*scenario.Scenario, error) {
-	spec, origin, err := a.spec(c)
-	if err != nil {
-		return nil, err
-	}
-	s, err := scenario.Resolve(spec, origin)
-	if err != nil {
-		return nil, usageError(err)
-	}
-	return s, nil
-}
-
-// spec is load without resolving, for verbs that change the specification
-// first (trials).
+// spec reads the scenario file, if any, and applies the flags. The command's
+// arguments are `[SCENARIO.yaml] [flags]` in any order.
 func (a *scenarioArgs) spec(c *cli.Context) (scenario.Spec, scenario.Origin, error) {
 	files, err := trailingFlags(c)
 	if err != nil {
