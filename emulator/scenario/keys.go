@@ -45,7 +45,7 @@ var keys = []Key{
 	duration("warmup", GroupRun, func(s *Spec) *dur { return &s.Warmup },
 		"1s", 0, "between everyone joined and the first arrival"),
 	duration("drain", GroupRun, func(s *Spec) *dur { return &s.Drain },
-		"5m", 0, "longest wait for unserved requests after the last arrival"),
+		"30m", 0, "longest wait for unserved requests after the last arrival"),
 
 	choice("topology", GroupTopology, func(s *Spec) *string { return &s.Topology },
 		"random", names(topologies.Kinds()), "generator of the mesh; topology-file takes its place"),
