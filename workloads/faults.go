@@ -190,3 +190,11 @@ func LastOf(arrivals []Arrival, faults []Fault) time.Duration {
 	}
 	return last
 }
+
+// Both engines wait so long, in scenario time: RolePatience for somebody to
+// take the role that a fault is meant for, LeaveTimeout for a node to leave
+// before it is killed.
+const (
+	RolePatience = 30 * time.Second
+	LeaveTimeout = 10 * time.Second
+)

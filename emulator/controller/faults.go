@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"syscall"
-	"time"
 
 	"churnbed/emulator/controlpb"
 	"churnbed/node/core"
@@ -20,9 +19,6 @@ type pendingRole struct {
 	fault workloads.Fault
 	until core.Instant
 }
-
-// rolePatience is how long such a fault waits, in scenario time.
-const rolePatience = 30 * time.Second
 
 // planFaults puts the scenario's faults into the schedule; those of one
 // instant and verb are carried out side by side.
@@ -54,7 +50,7 @@ func mergeable(v workloads.Verb) bool {
 func (c *controller) strike(life context.Context, group []workloads.Fault) {
 	f := &group[0]
 	if f.Role != "" {
-		c.strikeRole(life, pendingRole{*f, c.now().Add(rolePatience)})
+		c.strikeRole(life, pendingRole{*f, c.now().Add(workloads.RolePatience)})
 		return
 	}
 	var nodes []*node
@@ -125,9 +121,6 @@ func (c *controller) resume(life context.Context, nodes []*node) {
 	}
 }
 
-// leaveTimeout bounds, in scenario time, how long a node may take to leave.
-const leaveTimeout = 10 * time.Second
-
 // leave asks a node to go; one that does not is killed.
 func (c *controller) leave(n *node) {
 	at := c.now()
@@ -138,7 +131,7 @@ func (c *controller) leave(n *node) {
 		Verb: string(workloads.Leave), State: n.state.String(),
 	})
 	inc := n.inc
-	c.schedule.add(at.Add(leaveTimeout), func(life context.Context) {
+	c.schedule.add(at.Add(workloads.LeaveTimeout), func(life context.Context) {
 		if !n.alive || !n.leaving || n.inc != inc {
 			return
 		}
@@ -169,7 +162,7 @@ func (c *controller) strikeRole(life context.Context, p pendingRole) {
 		}
 		c.write(&eventlog.Event{
 			T: int64(c.now()), Kind: eventlog.Note, Node: -1, Verb: string(f.Verb),
-			Text: fmt.Sprintf("nobody was %s within %v: given up", f.Role, rolePatience),
+			Text: fmt.Sprintf("nobody was %s within %v: given up", f.Role, workloads.RolePatience),
 		})
 		return
 	}

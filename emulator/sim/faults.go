@@ -2,7 +2,6 @@ package sim
 
 import (
 	"slices"
-	"time"
 
 	"churnbed/node/core"
 	"churnbed/node/eventlog"
@@ -18,13 +17,6 @@ type pendingRole struct {
 	fault *workloads.Fault
 	until core.Instant
 }
-
-// rolePatience is how long such a fault waits; leaveTimeout how long a node
-// may take to leave. Both as in the emulator.
-const (
-	rolePatience = 30 * time.Second
-	leaveTimeout = 10 * time.Second
-)
 
 // start starts the next life of a node.
 func (w *World) start(id core.NodeID) {
@@ -58,7 +50,7 @@ func (w *World) start(id core.NodeID) {
 
 func (w *World) strike(f *workloads.Fault) {
 	if f.Role != "" {
-		w.strikeRole(pendingRole{f, w.now.Add(rolePatience)})
+		w.strikeRole(pendingRole{f, w.now.Add(workloads.RolePatience)})
 		return
 	}
 	switch f.Verb {
@@ -160,7 +152,7 @@ func (w *World) leave(id core.NodeID) {
 	})
 	n.leaving = true
 	inc := n.inc
-	w.after(w.now.Add(leaveTimeout), func() {
+	w.after(w.now.Add(workloads.LeaveTimeout), func() {
 		if n := &w.nodes[id]; n.alive && n.leaving && n.inc == inc {
 			w.kill(id, "leave timed out")
 		}
