@@ -20,15 +20,16 @@
 // incarnation (a forced leave) goes on with them.
 //
 // The timeout follows RFC 6298 (smoothed round-trip time plus four times its
-// variation, doubling, Karn's rule: repeated messages are not measured), a peer
-// at a time, with bounds of the scenario's choice, and two differences, since
-// a radio loses frames without being congested. Doubling stops at four times
-// the first timeout: a request waits for the slowest of hundreds of answers,
-// hence for the one peer that was unlucky four times in a row. And the timeout
-// with which a repeated message was acknowledged stays for the next one only
-// where the path was never measured or three messages in a row were repeated,
-// which speaks for a path that is slower than thought. Mode "fixed" repeats at
-// a constant pace, as the reference simulators do.
+// variation, doubling), a peer at a time, with bounds of the scenario's choice,
+// and with differences, since a radio loses frames without being congested.
+// Doubling stops at four times the first timeout: a request waits for the
+// slowest of hundreds of answers, hence for the one peer that was unlucky four
+// times in a row. Acknowledgements say whether they answer a repetition (as
+// the Eifel algorithm of RFC 3522 wants to know), so that repeated messages
+// are measured too, where Karn's rule would leave a far peer unmeasured for
+// long and its timeout at the doubled one. A path not measured yet is taken to
+// be like the others. Mode "fixed" repeats at a constant pace, as the reference
+// simulators do.
 package reliable
 
 import (
@@ -77,14 +78,16 @@ type Endpoint struct {
 	cfg     Config
 	peers   []*peer // by id; nil: never dealt with
 	due     core.Heap[timer]
-	pending int // outstanding messages of all peers
+	pending int      // outstanding messages of all peers
+	paths   estimate // over all peers, for one whose own path is not measured
 
 	// The reliable message being handled, between Receive and Finish.
-	current     core.NodeID
-	currentKind byte
-	currentSeq  uint64
-	fresh       bool // it is being handled, not a repetition
-	answered    bool
+	current      core.NodeID
+	currentKind  byte
+	currentSeq   uint64
+	currentAgain bool
+	fresh        bool // it is being handled, not a repetition
+	answered     bool
 }
 
 type peer struct {
@@ -93,28 +96,26 @@ type peer struct {
 	out  []outstanding    // few: one a kind
 	in   []received       // few: one a kind; of the peer's present process
 
-	srtt, rttvar time.Duration // srtt 0: not measured yet
-	// repeated counts the messages in a row that were acknowledged only after
-	// a repetition, and so could not be measured; backedOff is the timeout to
-	// begin with where that casts doubt on the measurement, else 0.
-	repeated  int
-	backedOff time.Duration
+	path estimate
+}
+
+// estimate is the round-trip time as RFC 6298, section 2, smooths it; the zero
+// value has not been measured.
+type estimate struct {
+	srtt, rttvar time.Duration
 }
 
 // A radio loses frames without being congested, so the doubling of the timeout
-// is bounded (maxBackoff times what it began with), and a repetition says
-// little of the path: only doubtAfter of them in a row do, and the first ones.
-const (
-	maxBackoff = 4
-	doubtAfter = 3
-)
+// is bounded: at maxBackoff times what it began with.
+const maxBackoff = 4
 
 type outstanding struct {
 	seq   uint64
 	msg   core.Message
-	first core.Instant
-	base  time.Duration // the timeout of the first try
+	first core.Instant // when it was sent
+	last  core.Instant // and when it was repeated last
 	rto   time.Duration
+	most  time.Duration // what doubling leads to
 	tries int
 }
 
@@ -180,12 +181,12 @@ func (e *Endpoint) Receive(now core.Instant, f *wire.Frame) bool {
 	}
 	p := e.peer(f.From.ID)
 	if f.From.Inc.Start() > p.inc.Start() {
-		p.in, p.repeated, p.backedOff = p.in[:0], 0, 0
+		p.in = p.in[:0]
 	}
 	p.inc = f.From.Inc
 	acked := false
 	if f.HasAck && f.AckInc.Start() == e.self.Inc.Start() {
-		acked = e.acknowledge(now, p, f.AckSeq)
+		acked = e.acknowledge(now, p, f.AckSeq, f.Again)
 	}
 	if f.Msg == nil || f.Reply && !acked {
 		return false
@@ -194,6 +195,7 @@ func (e *Endpoint) Receive(now core.Instant, f *wire.Frame) bool {
 		return true
 	}
 	e.current, e.currentKind, e.currentSeq, e.answered = f.From.ID, f.Msg.Kind(), f.Seq, false
+	e.currentAgain = f.Again && !f.HasAck
 	e.fresh = p.accept(e.currentKind, f.Seq)
 	return e.fresh
 }
@@ -222,16 +224,22 @@ func (p *peer) received(kind byte) *received {
 	return nil
 }
 
-func (e *Endpoint) acknowledge(now core.Instant, p *peer, seq uint64) bool {
+// acknowledge measures the path where it is clear which try the peer has
+// received: the first, or the only repetition.
+func (e *Endpoint) acknowledge(now core.Instant, p *peer, seq uint64, again bool) bool {
 	for i := range p.out {
-		if p.out[i].seq != seq {
+		o := &p.out[i]
+		if o.seq != seq {
 			continue
 		}
-		if o := &p.out[i]; o.tries == 1 {
-			p.measure(min(now.Sub(o.first), e.cfg.Max))
-			p.repeated, p.backedOff = 0, 0
-		} else if p.repeated++; p.srtt == 0 || p.repeated >= doubtAfter {
-			p.backedOff = o.rto
+		sent := o.first
+		if again {
+			sent = o.last
+		}
+		if !again || o.tries == 2 {
+			rtt := min(now.Sub(sent), e.cfg.Max)
+			p.path.measure(rtt)
+			e.paths.measure(rtt)
 		}
 		p.remove(i)
 		e.pending--
@@ -247,28 +255,33 @@ func (p *peer) remove(i int) {
 	p.out = p.out[:last]
 }
 
-// measure is RFC 6298, section 2.
-func (p *peer) measure(r time.Duration) {
+func (m *estimate) measure(r time.Duration) {
 	if r <= 0 {
 		r = 1
 	}
-	if p.srtt == 0 {
-		p.srtt, p.rttvar = r, r/2
+	if m.srtt == 0 {
+		m.srtt, m.rttvar = r, r/2
 		return
 	}
-	p.rttvar = (3*p.rttvar + (p.srtt - r).Abs()) / 4
-	p.srtt = (7*p.srtt + r) / 8
+	m.rttvar = (3*m.rttvar + (m.srtt - r).Abs()) / 4
+	m.srtt = (7*m.srtt + r) / 8
 }
 
-func (e *Endpoint) timeout(p *peer) time.Duration {
+// timeout returns what a message to p begins with, and what doubling leads to.
+func (e *Endpoint) timeout(p *peer) (first, most time.Duration) {
 	if e.cfg.Fixed {
-		return e.cfg.RTO
+		return e.cfg.RTO, e.cfg.RTO
 	}
-	rto := e.cfg.RTO
-	if p.srtt > 0 {
-		rto = p.srtt + max(4*p.rttvar, e.cfg.Min)
+	path := p.path
+	if path.srtt == 0 {
+		path = e.paths
 	}
-	return min(max(rto, p.backedOff), e.cfg.Max)
+	first = e.cfg.RTO
+	if path.srtt > 0 {
+		first = path.srtt + max(4*path.rttvar, e.cfg.Min)
+	}
+	first = min(first, e.cfg.Max)
+	return first, min(maxBackoff*first, e.cfg.Max)
 }
 
 // Send appends to out what sending s takes now.
@@ -285,7 +298,7 @@ func (e *Endpoint) Send(now core.Instant, s core.Send, out []Out) []Out {
 	case core.Datagram:
 	case core.Reply:
 		e.answered = true
-		f.Reply, f.HasAck, f.AckInc, f.AckSeq = true, true, p.inc, e.currentSeq
+		f.Reply, f.HasAck, f.AckInc, f.AckSeq, f.Again = true, true, p.inc, e.currentSeq, e.currentAgain
 		p.received(e.currentKind).reply = s.Msg
 	case core.Reliable:
 		p.next++
@@ -297,14 +310,14 @@ func (e *Endpoint) Send(now core.Instant, s core.Send, out []Out) []Out {
 				break
 			}
 		}
-		o := outstanding{seq: p.next, msg: s.Msg, first: now, base: e.timeout(p), tries: 1}
-		o.rto = o.base
+		o := outstanding{seq: p.next, msg: s.Msg, first: now, tries: 1}
+		o.rto, o.most = e.timeout(p)
 		p.out = append(p.out, o)
 		e.pending++
 		e.due.Push(timer{now.Add(o.rto), s.To, o.seq})
 		if answers {
 			e.answered = true
-			f.HasAck, f.AckInc, f.AckSeq = true, p.inc, e.currentSeq
+			f.HasAck, f.AckInc, f.AckSeq, f.Again = true, p.inc, e.currentSeq, e.currentAgain
 		}
 	}
 	return append(out, Out{To: s.To, Frame: f})
@@ -322,7 +335,7 @@ func (e *Endpoint) Finish(out []Out) []Out {
 		return out
 	}
 	p := e.peers[to]
-	f := wire.Frame{From: e.self, To: to, HasAck: true, AckInc: p.inc, AckSeq: e.currentSeq}
+	f := wire.Frame{From: e.self, To: to, HasAck: true, AckInc: p.inc, AckSeq: e.currentSeq, Again: e.currentAgain}
 	if r := p.received(e.currentKind); r.seq == e.currentSeq && r.reply != nil {
 		f.Reply, f.Msg = true, r.reply
 		return append(out, Out{To: to, Frame: f, Retrans: true})
@@ -340,12 +353,11 @@ func (e *Endpoint) Tick(now core.Instant, out []Out) []Out {
 			continue
 		}
 		o.tries++
-		if !e.cfg.Fixed {
-			o.rto = min(2*o.rto, maxBackoff*o.base, e.cfg.Max)
-		}
+		o.last = now
+		o.rto = min(2*o.rto, o.most)
 		e.due.Push(timer{now.Add(o.rto), t.peer, t.seq})
 		out = append(out, Out{To: t.peer, Retrans: true, Frame: wire.Frame{
-			From: e.self, To: t.peer, Msg: o.msg, Reliable: true, Seq: o.seq,
+			From: e.self, To: t.peer, Msg: o.msg, Reliable: true, Seq: o.seq, Again: true,
 		}})
 	}
 	return out

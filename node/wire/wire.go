@@ -6,7 +6,7 @@
 //
 //	byte 0      version (Version)
 //	byte 1      bits 0-2 class, bit 3 reliable, bit 4 reply, bit 5 has ack,
-//	            bit 6 has message, bit 7 zero
+//	            bit 6 has message, bit 7 again
 //	uvarint     sender id
 //	uvarint     sender incarnation
 //	uvarint     destination id
@@ -15,6 +15,9 @@
 //	uvarint     acknowledged sequence      destination that sent it
 //	byte        message kind              (has message)
 //	...         message payload, to the end of the datagram
+//
+// Bit 7 says that the frame acknowledges a repetition or, without an
+// acknowledgement, that it is one: a repetition never carries one.
 //
 // The class stands at a fixed place so that a link layer can count hops by
 // class without parsing (see emulator/fabric). Integers are unsigned LEB128
@@ -68,6 +71,7 @@ const (
 	flagReply    = 1 << 4
 	flagAck      = 1 << 5
 	flagMessage  = 1 << 6
+	flagAgain    = 1 << 7
 	classMask    = 7
 )
 
@@ -132,6 +136,7 @@ type Frame struct {
 	HasAck   bool
 	AckInc   core.Incarnation
 	AckSeq   uint64
+	Again    bool // HasAck: for a repetition; else Reliable: is a repetition
 	Msg      core.Message
 }
 
@@ -157,6 +162,9 @@ func (f *Frame) Append(b []byte) []byte {
 	}
 	if f.Msg != nil {
 		flags |= flagMessage
+	}
+	if f.Again {
+		flags |= flagAgain
 	}
 	b = append(b, Version, flags)
 	b = binary.AppendUvarint(b, uint64(f.From.ID))
@@ -187,7 +195,8 @@ func Parse(b []byte) (Frame, error) {
 	f.From = r.Peer()
 	f.To = r.Node()
 	f.Reliable, f.Reply, f.HasAck = flags&flagReliable != 0, flags&flagReply != 0, flags&flagAck != 0
-	if flags&0x80 != 0 || f.Reply && (f.Reliable || !f.HasAck) {
+	f.Again = flags&flagAgain != 0
+	if f.Again && !f.Reliable && !f.HasAck || f.Reply && (f.Reliable || !f.HasAck) {
 		r.fail("flags")
 	}
 	if f.Reliable {
