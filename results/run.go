@@ -107,6 +107,9 @@ type Timing struct {
 	BringUpMS  float64 `json:"bring_up_ms"`
 	RunMS      float64 `json:"run_ms"`
 	TeardownMS float64 `json:"teardown_ms"`
+	// JoinCPUMS is the mean processor time of a node from exec to joined, over
+	// all starts and restarts; 0 where it was not measured.
+	JoinCPUMS float64 `json:"join_cpu_ms,omitempty"`
 }
 
 // FidelityParameters are what the fidelity of a run is measured against.

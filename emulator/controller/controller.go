@@ -127,6 +127,8 @@ type controller struct {
 	broken   bool // the log cannot be written
 	epoch    core.Instant
 	began    bool
+	joins    int           // reported by nodes
+	joinCPU  time.Duration // that these took
 
 	lives lives
 }
@@ -193,6 +195,9 @@ func (c *controller) run(ctx context.Context) (err error) {
 	began := time.Now()
 	err = c.loop(ctx, life)
 	c.opt.Manifest.Timing.RunMS = milliseconds(time.Since(began))
+	if c.joins > 0 {
+		c.opt.Manifest.Timing.JoinCPUMS = milliseconds(c.joinCPU) / float64(c.joins)
+	}
 	err = errors.Join(err, c.end(life))
 	if c.more > 0 {
 		err = errors.Join(err, fmt.Errorf("and %d more failures", c.more))

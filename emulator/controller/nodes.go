@@ -193,6 +193,8 @@ func (c *controller) heard(e reported) {
 	switch r := e.report.GetWhat().(type) {
 	case *controlpb.Report_Joined_:
 		n.joined = true
+		c.joins++
+		c.joinCPU += time.Duration(r.Joined.GetCpu())
 	case *controlpb.Report_Changed_:
 		if n.state == controlpb.Report_Changed_HELD && r.Changed.GetState() != controlpb.Report_Changed_HELD {
 			c.progress.Served++

@@ -1371,6 +1371,7 @@ func (x *Report_Hello) GetContract() uint32 {
 type Report_Joined struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Size          uint32                 `protobuf:"varint,1,opt,name=size,proto3" json:"size,omitempty"`
+	Cpu           int64                  `protobuf:"varint,2,opt,name=cpu,proto3" json:"cpu,omitempty"` // processor time since exec, ns
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1408,6 +1409,13 @@ func (*Report_Joined) Descriptor() ([]byte, []int) {
 func (x *Report_Joined) GetSize() uint32 {
 	if x != nil {
 		return x.Size
+	}
+	return 0
+}
+
+func (x *Report_Joined) GetCpu() int64 {
+	if x != nil {
+		return x.Cpu
 	}
 	return 0
 }
@@ -1986,7 +1994,7 @@ const file_control_proto_rawDesc = "" +
 	"\vincarnation\x18\x02 \x01(\rR\vincarnation\x12\x16\n" +
 	"\x06status\x18\x03 \x01(\tR\x06status\x12\x0e\n" +
 	"\x02at\x18\x04 \x01(\x03R\x02at\x12\x16\n" +
-	"\x06stderr\x18\x05 \x01(\tR\x06stderr\"\xd3\x05\n" +
+	"\x06stderr\x18\x05 \x01(\tR\x06stderr\"\xe5\x05\n" +
 	"\x06Report\x129\n" +
 	"\x05hello\x18\x01 \x01(\v2!.churnbed.control.v1.Report.HelloH\x00R\x05hello\x12<\n" +
 	"\x06joined\x18\x02 \x01(\v2\".churnbed.control.v1.Report.JoinedH\x00R\x06joined\x12?\n" +
@@ -1998,9 +2006,10 @@ const file_control_proto_rawDesc = "" +
 	"\x04node\x18\x01 \x01(\rR\x04node\x12 \n" +
 	"\vincarnation\x18\x02 \x01(\rR\vincarnation\x12\x10\n" +
 	"\x03pid\x18\x03 \x01(\x05R\x03pid\x12\x1a\n" +
-	"\bcontract\x18\x04 \x01(\rR\bcontract\x1a\x1c\n" +
+	"\bcontract\x18\x04 \x01(\rR\bcontract\x1a.\n" +
 	"\x06Joined\x12\x12\n" +
-	"\x04size\x18\x01 \x01(\rR\x04size\x1a\x91\x01\n" +
+	"\x04size\x18\x01 \x01(\rR\x04size\x12\x10\n" +
+	"\x03cpu\x18\x02 \x01(\x03R\x03cpu\x1a\x91\x01\n" +
 	"\aChanged\x12?\n" +
 	"\x05state\x18\x01 \x01(\x0e2).churnbed.control.v1.Report.Changed.StateR\x05state\x12\x0e\n" +
 	"\x02at\x18\x02 \x01(\x03R\x02at\x12\x0e\n" +

@@ -15,6 +15,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"churnbed/emulator/controlpb"
 	"churnbed/node/core"
 	"churnbed/node/eventlog"
@@ -304,7 +306,7 @@ func (h *host) carryOut(now core.Instant) error {
 			}}})
 		case stack.Joined:
 			h.report(&controlpb.Report{What: &controlpb.Report_Joined_{Joined: &controlpb.Report_Joined{
-				Size: uint32(h.machine.Membership().Size()),
+				Size: uint32(h.machine.Membership().Size()), Cpu: int64(used()),
 			}}})
 		case stack.Idle:
 			h.report(&controlpb.Report{What: &controlpb.Report_Idle_{Idle: &controlpb.Report_Idle{}}})
@@ -327,3 +329,12 @@ var stateCodes = map[mutex.State]controlpb.Report_Changed_State{
 
 // report tells the controller. A lost controller is noticed by receive.
 func (h *host) report(r *controlpb.Report) { _ = h.env.Stream.Send(r) }
+
+// used returns the processor time of this process so far.
+func used() time.Duration {
+	var u unix.Rusage
+	if err := unix.Getrusage(unix.RUSAGE_SELF, &u); err != nil {
+		return 0
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
