@@ -29,7 +29,9 @@ const order = `
 	node/core < node/wire, node/eventlog, node/mutex, node/membership, emulator/link;
 	node/core < node/mutex/requests, node/membership/internal/roster;
 	node/wire, node/mutex, node/mutex/requests < node/mutex/*;
-	node/wire, node/mutex, node/membership < node/kgroup;
+	node/core < node/kgroup/trigger;
+	node/kgroup/trigger < node/kgroup;
+	node/kgroup, node/wire, node/eventlog < node/kgroup/smart;
 	node/wire, node/membership, node/membership/internal/roster < node/membership/*;
 	node/wire < node/reliable;
 
@@ -41,7 +43,7 @@ const order = `
 	emulator/link < topologies, workloads;
 
 	# One node's machines in one. The simulator and the process both run it.
-	node/eventlog, node/mutex/*, node/membership/*, node/kgroup, node/reliable, workloads < node/stack;
+	node/eventlog, node/mutex/*, node/membership/*, node/kgroup/smart, node/reliable, workloads < node/stack;
 
 	# The node process. Nothing of the emulator but its messages.
 	NONE < emulator/controlpb;
@@ -85,7 +87,7 @@ const order = `
 // pure are the packages that give the same results for the same inputs.
 var pure = []string{
 	"node/core", "node/wire", "node/mutex", "node/mutex/...", "node/membership", "node/membership/...",
-	"node/kgroup", "node/reliable", "node/stack", "emulator/link", "emulator/mesh", "emulator/sim",
+	"node/kgroup", "node/kgroup/...", "node/reliable", "node/stack", "emulator/link", "emulator/mesh", "emulator/sim",
 }
 
 // impure are imports that a pure package has no use for.
