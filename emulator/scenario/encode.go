@@ -11,16 +11,22 @@ import (
 
 // YAML writes every key with its value, by group, in the order of the table:
 // the scenario.yaml of a run directory. Load reads it back to the same Spec.
-func (s *Spec) YAML() ([]byte, error) {
+func (s *Spec) YAML() ([]byte, error) { return s.encode(func(*Key) bool { return true }) }
+
+// encode writes the keys that choose names.
+func (s *Spec) encode(choose func(*Key) bool) ([]byte, error) {
 	root := &yaml.Node{Kind: yaml.MappingNode}
 	var group Group
 	for i := range keys {
 		k := &keys[i]
+		if !choose(k) {
+			continue
+		}
 		name := &yaml.Node{Kind: yaml.ScalarNode, Value: k.Name}
 		if k.Group != group {
 			group = k.Group
 			name.HeadComment = "# " + string(group)
-			if i > 0 {
+			if len(root.Content) > 0 {
 				name.HeadComment = "\n" + name.HeadComment
 			}
 		}
@@ -36,6 +42,42 @@ func (s *Spec) YAML() ([]byte, error) {
 		return nil, fmt.Errorf("write scenario: %w", err)
 	}
 	return b.Bytes(), nil
+}
+
+// ConciseYAML is YAML with only the keys that it takes to resolve to s again.
+func (s *Scenario) ConciseYAML() ([]byte, error) {
+	standard := Default()
+	written := map[string]bool{}
+	for i := range keys {
+		k := &keys[i]
+		written[k.Name] = k.Format(&s.Spec) != k.Format(&standard)
+	}
+	for range 3 {
+		text, err := s.Spec.encode(func(k *Key) bool { return written[k.Name] })
+		if err != nil {
+			return nil, err
+		}
+		spec, origin, err := Decode(text, "")
+		if err != nil {
+			break
+		}
+		again, err := Resolve(spec, origin)
+		if err != nil {
+			break
+		}
+		same := true
+		for i := range keys {
+			// Some values are derived from others, or read differently where
+			// they are given.
+			if k := &keys[i]; k.Format(&again.Spec) != k.Format(&s.Spec) && !written[k.Name] {
+				written[k.Name], same = true, false
+			}
+		}
+		if same {
+			return text, nil
+		}
+	}
+	return s.YAML(), nil
 }
 
 // node returns the value of the key in s as YAML.

@@ -29,6 +29,7 @@ func Resolve(spec Spec, origin Origin) (*Scenario, error) {
 	r := &resolver{spec: spec, origin: origin}
 	// What is appended to below must not be the caller's memory.
 	r.spec.Fault = slices.Clone(spec.Fault)
+	r.spec.Arrival = slices.Clone(spec.Arrival)
 	r.spec.Tags = slices.Clone(spec.Tags)
 	r.spec.Rooms = slices.Clone(spec.Rooms)
 	r.paths()
@@ -40,6 +41,7 @@ func Resolve(spec Spec, origin Origin) (*Scenario, error) {
 		r.lists()
 		r.arrivals()
 		r.churn()
+		r.downAtStart()
 		if r.allLists == nil {
 			r.allLists = everyone(r.up)
 		}
@@ -382,6 +384,16 @@ func needsRelay(t *topologies.Topology, p link.Params) string {
 // arrivals expands the workload.
 func (r *resolver) arrivals() {
 	s := &r.spec
+	if len(s.Arrival) > 0 && !r.origin.has("arrivals") {
+		s.Arrivals = arrivalsList
+	}
+	if s.Arrivals == arrivalsList {
+		r.listed()
+		return
+	}
+	if len(s.Arrival) > 0 {
+		r.bad("arrivals", "%q: with arrival given, want list", s.Arrivals)
+	}
 	kind, ids, err := ParseRequesters(s.Requesters)
 	if err != nil {
 		r.bad("requesters", "%q: %v", s.Requesters, err)
@@ -418,6 +430,61 @@ func (r *resolver) arrivals() {
 	if r.closed == nil && s.Requests > len(r.open) {
 		r.bad("requests", "%d: only %d arrive before duration %s is over: give one of the two, or fewer requests",
 			s.Requests, len(r.open), formatDuration(s.Duration))
+	}
+}
+
+// listed takes the requests that are given one by one.
+func (r *resolver) listed() {
+	s := &r.spec
+	list := make([]workloads.Arrival, 0, len(s.Arrival))
+	for i, text := range s.Arrival {
+		a, err := workloads.ParseArrival(text, s.CS)
+		if err == nil && int(a.Node) >= len(r.top.Nodes) {
+			err = fmt.Errorf("node %d: want 0 to %d", a.Node, len(r.top.Nodes)-1)
+		}
+		if err != nil {
+			r.badAt(r.origin.item("arrival", i), "arrival", fmt.Sprintf("%q: %v", text, err))
+			continue
+		}
+		list = append(list, a)
+	}
+	if len(list) < len(s.Arrival) {
+		return
+	}
+	if len(list) == 0 && s.Duration == 0 {
+		r.bad("arrivals", `"list": with no arrival and duration 0s nothing would happen: give at least one arrival`)
+		return
+	}
+	if r.origin.has("requests") && s.Requests != len(list) {
+		r.bad("requests", "%d: arrival lists %d: leave requests out", s.Requests, len(list))
+		return
+	}
+	s.Requests = len(list)
+	var err error
+	if r.open, err = workloads.Explicit(list, len(r.top.Nodes)); err != nil {
+		r.bad("arrival", "%v", err)
+	}
+}
+
+// downAtStart takes nodes from those that run from the start.
+func (r *resolver) downAtStart() {
+	if r.spec.DownAtStart == "none" {
+		return
+	}
+	ids, err := parseIDs(r.spec.DownAtStart)
+	if err != nil {
+		r.bad("down-at-start", "%q: %v", r.spec.DownAtStart, err)
+		return
+	}
+	for _, id := range ids {
+		if int(id) >= len(r.up) {
+			r.bad("down-at-start", "%q: node %d: want 0 to %d", r.spec.DownAtStart, id, len(r.up)-1)
+			return
+		}
+		r.up[id] = false
+	}
+	if !slices.Contains(r.up, true) {
+		r.bad("down-at-start", "%q: nobody would run", r.spec.DownAtStart)
 	}
 }
 

@@ -86,6 +86,7 @@ type Spec struct {
 	Duration       time.Duration
 	CS             time.Duration
 	CSDistribution string
+	Arrival        []string // "at TIME node ID for TIME"
 
 	// Churn and faults
 	Churn             string
@@ -100,6 +101,7 @@ type Spec struct {
 	ChurnHosts        int
 	ChurnChoose       string
 	ChurnUntil        time.Duration
+	DownAtStart       string
 	Fault             []string
 	Tags              []string // "name=ids"
 

@@ -176,6 +176,19 @@ func checkRequesters(v string) (string, error) {
 	return "uniform, zipf or list:ID,ID,...", err
 }
 
+// arrivalsList is the value of arrivals that takes the list of arrival.
+const arrivalsList = "list"
+
+// checkDownAtStart checks "none" or a list of ids.
+func checkDownAtStart(v string) (string, error) {
+	const want = "none, or ids such as 3,8-11"
+	if v == "none" {
+		return want, nil
+	}
+	_, err := parseIDs(v)
+	return want, err
+}
+
 // churnGenerators are the values of churn that are not a file.
 var churnGenerators = []string{"none", "overnet", "exponential"}
 
