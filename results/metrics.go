@@ -157,6 +157,7 @@ func (m *sums) counters(sent map[string]eventlog.Count, final bool) {
 		s.N += c.N
 		s.Bytes += c.Bytes
 		s.Retrans += c.Retrans
+		s.Hops += c.Hops
 		m.sent[k] = s
 	}
 }
@@ -203,7 +204,8 @@ type Messages struct {
 	// H2HSource is "counted" where the link layer told the class of every
 	// frame, "apportioned" where the frames less the probes (one hop each)
 	// were divided as the end-to-end datagrams are: too few for the
-	// algorithm where membership pings near nodes only. "none" without
+	// algorithm where membership pings near nodes only. Floods are added by
+	// what the nodes sent on. "none" without
 	// frame counts.
 	H2HSource string `json:"h2h_source"`
 	// PartialLives is the number of processes that were killed: what they sent
@@ -221,7 +223,7 @@ type Kind struct {
 
 func (m *sums) messages(served int) Messages {
 	out := Messages{ByKind: make(map[string]Kind, len(m.sent)), H2HMutex: Unknown(), H2HSource: "none", PartialLives: m.partialLives}
-	var other, probes int64
+	var other, probes, floods, flooded int64
 	for name, c := range m.sent {
 		class, known := kindClasses[name]
 		k := Kind{c.N, c.Bytes, c.Retrans, class.String()}
@@ -242,19 +244,22 @@ func (m *sums) messages(served int) Messages {
 		default:
 			other += c.N
 		}
+		if c.Hops > 0 { // the nodes know their hops
+			floods, flooded = floods+c.N, flooded+c.Hops
+		}
 		out.Retransmissions += c.Retrans
 		out.ByKind[name] = k
 	}
 	out.H2HTotal = m.frames
-	all := out.E2EMutex + out.E2EMembership + out.Acks + other
+	all := out.E2EMutex - floods + out.E2EMembership + out.Acks + other
 	switch {
 	case m.frames > 0 && m.classFrames != [3]int64{}:
 		out.H2HSource = "counted"
 		out.H2HMutex = Number(m.classFrames[0])
 	case m.frames > 0 && all > 0:
 		out.H2HSource = "apportioned"
-		share := float64(out.E2EMutex) / float64(all)
-		out.H2HMutex = Number(math.Round(share * float64(max(0, m.frames-probes))))
+		share := float64(out.E2EMutex-floods) / float64(all)
+		out.H2HMutex = Number(float64(flooded) + math.Round(share*float64(max(0, m.frames-probes-flooded))))
 	}
 	out.E2EPerCS = ratio(float64(out.E2EMutex), float64(served))
 	out.H2HPerCS = ratio(float64(out.H2HMutex), float64(served))

@@ -186,6 +186,10 @@ var nodeSettings = []kernel.Sysctl{
 	{Key: "net/ipv4/conf/default/accept_redirects", Value: "0"},
 	{Key: "net/ipv4/icmp_ratelimit", Value: "0"},
 	{Key: "net/ipv4/ip_default_ttl", Value: "255"}, // long lines have long paths
+	// Nodes flood by LL-MANET-Routers multicast: one group on every interface,
+	// and no reports of it to routers that are not there.
+	{Key: "net/ipv4/igmp_max_memberships", Value: "65536", Optional: true},
+	{Key: "net/ipv4/igmp_link_local_mcast_reports", Value: "0", Optional: true},
 	{Key: "net/ipv4/ping_group_range", Value: "0 0", Optional: true},
 }
 

@@ -18,6 +18,7 @@ import (
 	"churnbed/emulator/link"
 	"churnbed/emulator/netns"
 	"churnbed/node/core"
+	"churnbed/node/transport"
 	"churnbed/node/wire"
 
 	"golang.org/x/sys/unix"
@@ -433,6 +434,110 @@ func testNodeView(t *testing.T, kind string) {
 		t.Error(err)
 	}
 }
+
+// testOneHop: what a node sends by one-hop multicast reaches the neighbour
+// behind that interface, once, and nobody else; more neighbours than the
+// kernel's usual limit of memberships are no trouble.
+func testOneHop(t *testing.T, kind string) {
+	const leaves = 40
+	cfg := Config{Nodes: leaves + 1, Kind: kind, NextHop: func(src, dst core.NodeID) core.NodeID {
+		if src == 0 {
+			return dst
+		}
+		return 0
+	}}
+	for i := range leaves {
+		cfg.Links = append(cfg.Links, LinkSpec{A: 0, B: core.NodeID(i + 1)})
+	}
+	f := build(t, cfg)
+	sockets := make([]*transport.Socket, cfg.Nodes)
+	var links []int
+	for i := range sockets {
+		err := f.Namespace(core.NodeID(i)).Do(func() (err error) {
+			if sockets[i], err = transport.Listen(netip.AddrPortFrom(Addr(core.NodeID(i)), wire.Port)); err != nil {
+				return err
+			}
+			names := []string{InterfaceName(0)}
+			if i == 0 {
+				names = names[:0]
+				for k := range leaves {
+					names = append(names, InterfaceName(core.NodeID(k+1)))
+				}
+			}
+			n, err := sockets[i].Join(append(names, "n9999"))
+			if n[len(n)-1] != 0 {
+				return fmt.Errorf("an interface that does not exist has number %d", n[len(n)-1])
+			}
+			if i == 0 {
+				links = n
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if err := sockets[i].Close(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	for k := 0; k < leaves; k += 2 {
+		if err := sockets[0].SendOneHop(links[k], func(b []byte) []byte { return append(b, wire.Version, byte(wire.ClassMutex), byte(k)) }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// And by unicast to all, which comes last.
+	for k := range leaves {
+		if err := sockets[0].Send(Addr(core.NodeID(k+1)), func(b []byte) []byte { return append(b, 'e', 'n', 'd') }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := sockets[0].Flush(); err != nil {
+		t.Fatal(err)
+	}
+	for k := range leaves {
+		var got []string
+		for deadline := time.Now().Add(10 * time.Second); len(got) == 0 || k%2 == 0 && len(got) < 2; {
+			if err := sockets[k+1].Wait(time.Until(deadline)); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := sockets[k+1].Receive(func(b []byte) { got = append(got, string(b)) }); err != nil {
+				t.Fatal(err)
+			}
+			if time.Now().After(deadline) {
+				t.Fatalf("leaf %d got %q", k+1, got)
+			}
+		}
+		want := []string{"end"}
+		if k%2 == 0 {
+			want = []string{string([]byte{wire.Version, byte(wire.ClassMutex), byte(k)}), "end"}
+		}
+		slices.Sort(got)
+		if !slices.Equal(got, want) {
+			t.Errorf("leaf %d got %q, want %q", k+1, got, want)
+		}
+	}
+	if kind != KindRelay {
+		return
+	}
+	c, err := f.Counters()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range c.Links {
+		to, back := c.Links[i][0], c.Links[i][1]
+		if want := int64(1 + (i+1)%2); to.Frames != want || back.Frames != 0 {
+			t.Errorf("link %d: %d frames there and %d back, want %d and none: no reports of memberships", i, to.Frames, back.Frames, want)
+		}
+		if want := int64((i + 1) % 2); to.ByClass[wire.ClassMutex] != want {
+			t.Errorf("link %d: %d frames of mutual exclusion, want %d", i, to.ByClass[wire.ClassMutex], want)
+		}
+	}
+}
+
+func TestRelayOneHop(t *testing.T) { testOneHop(t, KindRelay) }
+func TestNetemOneHop(t *testing.T) { testOneHop(t, KindNetem) }
 
 func TestRelayNodeView(t *testing.T) { testNodeView(t, KindRelay) }
 func TestNetemNodeView(t *testing.T) { testNodeView(t, KindNetem) }

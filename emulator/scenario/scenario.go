@@ -107,8 +107,6 @@ func (s *Scenario) SimulatorOnly() string {
 	switch {
 	case spec.Transport == stack.SourceFixed:
 		return "transport source-fixed (a source cannot know of a loss on the way)"
-	case spec.Release == stack.Multicast:
-		return "release multicast (nodes do not flood yet)"
 	case spec.ImitateDeferred:
 		return "imitate-uncleared-deferred"
 	case spec.ImitateLiveSet:

@@ -62,9 +62,6 @@ type Imitate struct {
 	LocalHop *link.Params
 	// LiveSet lets an OK carry its sender's set of the moment of arrival.
 	LiveSet bool
-	// Multicast floods the RELEASEs of one step along the tree of the routes:
-	// each link carries one frame, whose loss loses all behind it.
-	Multicast bool
 }
 
 // joinLimit bounds how long the first nodes may take to join.
@@ -84,7 +81,6 @@ type World struct {
 	chans  []*link.Channel // two a link: A->B at 2i, B->A at 2i+1
 	linkOf []int32         // [from*nodes+to] of neighbours: index into chans
 	local  []*link.Channel // by node, with Imitate.LocalHop
-	flood  flood
 	// hopwise: a frame takes its hops one event each, since what happens
 	// meanwhile elsewhere matters to it: links have rates, or change. Else its
 	// way is computed at once.
@@ -378,15 +374,8 @@ func (w *World) forward(from core.NodeID, f *wire.Frame, size int, at core.Insta
 				w.lost(f, at) // the routes have not converged
 				return
 			}
-			s := &w.Stats.Links[k]
-			s.Frames++
-			s.Bytes += int64(size)
-			w.Stats.Hops[class]++
-			w.Stats.HopBytes += int64(size)
-			t, dropped := w.chans[k].Send(at, size)
+			t, dropped := w.pass(k, class, size, at)
 			if dropped {
-				s.Dropped++
-				w.Stats.Dropped++
 				w.lost(f, at)
 				return
 			}
@@ -400,6 +389,39 @@ func (w *World) forward(from core.NodeID, f *wire.Frame, size int, at core.Insta
 			}
 			return
 		}
+	}
+}
+
+// pass puts a frame on direction k of the links and counts it.
+func (w *World) pass(k int32, class wire.Class, size int, at core.Instant) (due core.Instant, dropped bool) {
+	s := &w.Stats.Links[k]
+	s.Frames++
+	s.Bytes += int64(size)
+	w.Stats.Hops[class]++
+	w.Stats.HopBytes += int64(size)
+	if due, dropped = w.chans[k].Send(at, size); dropped {
+		s.Dropped++
+		w.Stats.Dropped++
+	}
+	return due, dropped
+}
+
+// flood puts a frame on the links to every neighbour of a node but one, as
+// one-hop multicast does: what is lost is lost, and a node that does not run
+// sends nothing on.
+func (w *World) flood(from, except core.NodeID, f *wire.Frame, size int) {
+	class := f.Class()
+	for _, nb := range w.cfg.Topology.Neighbours(from) {
+		k := w.linkOf[int(from)*len(w.nodes)+int(nb)]
+		if nb == except || !w.mesh.Links[k/2].Up {
+			continue
+		}
+		at, dropped := w.pass(k, class, size, w.now)
+		if dropped {
+			continue
+		}
+		e := w.events.add(at)
+		e.kind, e.node, e.size, e.frame = deliver, nb, size, *f
 	}
 }
 
@@ -430,12 +452,13 @@ func (w *World) command(id core.NodeID, in stack.Input) {
 
 func (w *World) carryOut(id core.NodeID, effects []stack.Effect) {
 	n := &w.nodes[id]
-	w.flood.begin()
 	for i := range effects {
 		e := &effects[i]
 		switch e.Op {
 		case stack.Send:
 			w.send(id, &e.Frame, e.Size+headerBytes)
+		case stack.Flood:
+			w.flood(id, e.To, &e.Frame, e.Size+headerBytes)
 		case stack.Log:
 			w.account(n, e.Event)
 			w.log(id, e.Event)

@@ -30,6 +30,7 @@ type scene struct {
 
 	top    *topologies.Topology // instead of a random one
 	params *link.Params         // instead of 5 ms and loss
+	tune   func(*stack.Config)  // changes what a node is told
 }
 
 func (s *scene) world(t testing.TB) *sim.World {
@@ -65,6 +66,9 @@ func (s *scene) world(t testing.TB) *sim.World {
 				if a.Node == n {
 					c.Arrivals = append(c.Arrivals, a)
 				}
+			}
+			if s.tune != nil {
+				s.tune(&c)
 			}
 			return c
 		},

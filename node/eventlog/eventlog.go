@@ -86,6 +86,10 @@ type Count struct {
 	N       int64 `json:"n"`
 	Bytes   int64 `json:"bytes"`             // UDP payload
 	Retrans int64 `json:"retrans,omitempty"` // how many of N were repetitions
+	// Hops counts the frames that this node gave to single links for floods, its
+	// own and those of others that it sent on. Other messages are routed by the
+	// link layer, which counts their hops.
+	Hops int64 `json:"hops,omitempty"`
 }
 
 // Probe is what one node's probes and timers saw since the last such line.

@@ -12,6 +12,7 @@ import (
 	"io"
 	"net/netip"
 	"os"
+	"strconv"
 	"sync"
 	"time"
 
@@ -95,6 +96,12 @@ func run(ctx context.Context, env Env) error {
 		addresses: addressTable(env, cfg.Nodes),
 		dropped:   newUDPDrops(clock.Now()),
 	}
+	if cfg.Algorithm.Release == stack.Multicast {
+		h.neighbours = cfg.Neighbours
+		if h.links, err = socket.Join(interfaces(cfg.Neighbours)); err != nil {
+			return errors.Join(err, socket.Close())
+		}
+	}
 	defer context.AfterFunc(ctx, socket.Wake)()
 	received := make(chan struct{})
 	go func() {
@@ -124,6 +131,15 @@ func addressTable(env Env, nodes int) []netip.Addr {
 	return table
 }
 
+// interfaces names the interfaces to the neighbours (node/CONTRACT.md).
+func interfaces(neighbours []core.NodeID) []string {
+	names := make([]string, len(neighbours))
+	for i, n := range neighbours {
+		names[i] = "n" + strconv.Itoa(int(n))
+	}
+	return names
+}
+
 type host struct {
 	env       Env
 	machine   *stack.Node
@@ -134,8 +150,12 @@ type host struct {
 	effects   []stack.Effect
 	failed    error // of a datagram
 	malformed int64
-	dropped   udpDrops
-	ended     bool
+	// links are the kernel's interface numbers to the one-hop neighbours, where
+	// something is flooded; 0: no such interface.
+	neighbours []core.NodeID
+	links      []int
+	dropped    udpDrops
+	ended      bool
 
 	mu       sync.Mutex
 	commands []*controlpb.Command
@@ -231,7 +251,7 @@ func (h *host) tick() error {
 
 func (h *host) datagram(b []byte) error {
 	f, err := wire.Parse(b)
-	if err != nil || f.To != h.env.Node.ID {
+	if _, flood := f.Msg.(*wire.Flood); err != nil || !flood && f.To != h.env.Node.ID {
 		// Not ours, or damaged: as good as lost.
 		h.malformed++
 		return nil
@@ -295,6 +315,15 @@ func (h *host) carryOut(now core.Instant) error {
 			}
 			if err := h.socket.Send(h.addresses[e.To], e.Frame.Append); err != nil {
 				return err
+			}
+		case stack.Flood:
+			for k, n := range h.neighbours {
+				if n == e.To {
+					continue
+				}
+				if err := h.socket.SendOneHop(h.links[k], e.Frame.Append); err != nil {
+					return err
+				}
 			}
 		case stack.Log:
 			if err := h.log.Write(e.Event); err != nil {

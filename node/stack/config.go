@@ -51,7 +51,7 @@ type Algorithm struct {
 	// SuspicionWait is the further wait between a confirmed failure and the
 	// silent OK (ALGORITHMS 2.4).
 	SuspicionWait time.Duration `json:"suspicion_wait,omitempty"`
-	// Release is how RELEASE travels: unicast.
+	// Release is how a RELEASE that may be lost travels: unicast or Multicast.
 	Release string `json:"release,omitempty"`
 	// Readings of the published text (camera-paper only): the OK set taken
 	// once before the exit loop; RELEASE matched by node id only.
@@ -87,6 +87,7 @@ type Transport struct {
 // time later (Resend). Nothing of the kind exists on a real network.
 const SourceFixed = "source-fixed"
 
-// Multicast is the Release of one datagram to everyone, which counts as one
-// end-to-end message.
+// Multicast is the Release of one flood to everyone (ALGORITHMS 2.6): one-hop
+// multicast, sent on by each node that sees it first. It counts as one
+// end-to-end message. A RELEASE that must arrive (maekawa) is not flooded.
 const Multicast = "multicast"

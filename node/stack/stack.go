@@ -68,6 +68,7 @@ type Op uint8
 
 const (
 	Send   Op = iota // hand Frame to the network, for To
+	Flood            // hand Frame to every one-hop neighbour but To (None: to all)
 	Log              // append Event to the log
 	State            // the requester's state is now State, request No
 	Joined           // the node is a member
@@ -127,6 +128,7 @@ type Node struct {
 
 	probes  prober
 	traffic traffic
+	floods  floods
 
 	// scratch memory of Step
 	out    *[]Effect
@@ -265,6 +267,12 @@ func (n *Node) arrived(now core.Instant, f *wire.Frame, size int) {
 	if f.From.ID == n.self.ID || int(f.From.ID) >= n.cfg.Nodes {
 		return
 	}
+	if m, ok := f.Msg.(*wire.Flood); ok {
+		if !n.endpoint.Former(f.From) {
+			n.flooded(now, f, m, size)
+		}
+		return
+	}
 	n.traffic.received(f, size)
 	if n.endpoint.Former(f.From) {
 		return // late: its sender is in a newer life
@@ -273,6 +281,12 @@ func (n *Node) arrived(now core.Instant, f *wire.Frame, size int) {
 		n.probes.received(now, f.From.ID, p)
 		return
 	}
+	n.handle(now, f)
+}
+
+// handle gives a frame that came in to the transport and its message to the
+// machine that it is for.
+func (n *Node) handle(now core.Instant, f *wire.Frame) {
 	deliver := n.endpoint.Receive(now, f)
 	n.stepMembership(now, membership.Heard{Peer: f.From})
 	if deliver {
@@ -462,16 +476,17 @@ func (n *Node) stepMutexThen(now core.Instant, in mutex.Input, then func()) {
 	}
 	released := false
 	for _, s := range fx.Sends {
+		if n.cfg.Algorithm.Release == Multicast && s.Mode == core.Datagram && s.Msg.Kind() == wire.KindRelease {
+			if !released { // one flood, however many are addressed
+				n.beginFlood(s.Msg)
+				released = true
+			}
+			continue
+		}
 		if n.cfg.Transport.Mode == SourceFixed {
 			s.Mode = core.Datagram
 		}
-		frames := n.endpoint.Send(now, s, n.frames[:0])
-		if n.cfg.Algorithm.Release == Multicast && s.Msg.Kind() == wire.KindRelease {
-			n.traffic.copies = released // one datagram, however many are addressed
-			released = true
-		}
-		n.transmit(frames)
-		n.traffic.copies = false
+		n.transmit(n.endpoint.Send(now, s, n.frames[:0]))
 	}
 	// Membership may step the algorithm again, which reuses fx.
 	if len(fx.Learned) > 0 {

@@ -13,7 +13,6 @@ import (
 // traffic counts the datagrams of this life of the node by message kind.
 type traffic struct {
 	in, out [256]eventlog.Count // index 0: pure acknowledgements
-	copies  bool                // what is sent now is part of a datagram that was counted
 	scratch []byte
 	every   time.Duration
 	next    core.Instant
@@ -29,22 +28,28 @@ func frameKind(f *wire.Frame) byte {
 	if f.Msg == nil {
 		return 0
 	}
+	if m, ok := f.Msg.(*wire.Flood); ok {
+		return m.Msg.Kind()
+	}
 	return f.Msg.Kind()
+}
+
+// size is the length of an encoded frame in bytes.
+func (t *traffic) size(f *wire.Frame) int {
+	t.scratch = f.Append(t.scratch[:0])
+	return len(t.scratch)
 }
 
 // sent counts a frame and returns its size in bytes.
 func (t *traffic) sent(o *reliable.Out) int {
-	t.scratch = o.Frame.Append(t.scratch[:0])
-	if t.copies {
-		return len(t.scratch)
-	}
+	size := t.size(&o.Frame)
 	c := &t.out[frameKind(&o.Frame)]
 	c.N++
-	c.Bytes += int64(len(t.scratch))
+	c.Bytes += int64(size)
 	if o.Retrans {
 		c.Retrans++
 	}
-	return len(t.scratch)
+	return size
 }
 
 func (t *traffic) received(f *wire.Frame, size int) {
@@ -57,7 +62,7 @@ func (t *traffic) received(f *wire.Frame, size int) {
 func (t *traffic) table(counts *[256]eventlog.Count) map[string]eventlog.Count {
 	m := make(map[string]eventlog.Count)
 	for k := range counts {
-		if counts[k].N > 0 {
+		if counts[k].N > 0 || counts[k].Hops > 0 {
 			m[wire.FrameName(byte(k))] = counts[k]
 		}
 	}

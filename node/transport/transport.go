@@ -1,5 +1,6 @@
 // Package transport is the socket of a node: one UDP socket on its mesh
-// address, read and written in batches, waited for with nanosecond timeouts.
+// address, and where it joins it a second one for one-hop multicast, read and
+// written in batches, waited for with nanosecond timeouts.
 // Retransmission is node/reliable's; framing is node/wire's. One goroutine
 // owns a Socket; only Wake may be called from others.
 package transport
@@ -42,8 +43,10 @@ type mmsghdr struct {
 
 // Socket is a UDP socket.
 type Socket struct {
-	fd   int
-	port uint16
+	fd    int
+	port  uint16
+	addr  [4]byte
+	group int // bound to Group, -1 before Join
 
 	mu   sync.Mutex // guards wake against Close
 	wake int        // eventfd, -1 when closed
@@ -54,6 +57,7 @@ type Socket struct {
 	out     [batch]mmsghdr
 	outIov  [batch]unix.Iovec
 	outAddr [batch]unix.RawSockaddrInet4
+	outInfo [batch]packetInfo
 	outBuf  [batch][]byte
 	queued  int
 
@@ -70,20 +74,27 @@ func Listen(addr netip.AddrPort) (*Socket, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open udp socket: %w", err)
 	}
-	s := &Socket{fd: fd, wake: -1, port: addr.Port()}
+	s := &Socket{fd: fd, wake: -1, group: -1, port: addr.Port(), addr: addr.Addr().As4()}
 	if err := s.open(addr); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
 	return s, nil
 }
 
-func (s *Socket) open(addr netip.AddrPort) (err error) {
-	// Only the initial user namespace's root may force the buffer; others
-	// get what net.core.rmem_max allows.
-	if unix.SetsockoptInt(s.fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, ReceiveBuffer) != nil {
-		if err := unix.SetsockoptInt(s.fd, unix.SOL_SOCKET, unix.SO_RCVBUF, ReceiveBuffer); err != nil {
+// enlarge asks for the receive buffer. Only the initial user namespace's root
+// may force it; others get what net.core.rmem_max allows.
+func enlarge(fd int) error {
+	if unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, ReceiveBuffer) != nil {
+		if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF, ReceiveBuffer); err != nil {
 			return fmt.Errorf("set receive buffer: %w", err)
 		}
+	}
+	return nil
+}
+
+func (s *Socket) open(addr netip.AddrPort) (err error) {
+	if err := enlarge(s.fd); err != nil {
+		return err
 	}
 	if unix.SetsockoptInt(s.fd, unix.SOL_SOCKET, unix.SO_SNDBUFFORCE, SendBuffer) != nil {
 		if err := unix.SetsockoptInt(s.fd, unix.SOL_SOCKET, unix.SO_SNDBUF, SendBuffer); err != nil {
@@ -115,6 +126,10 @@ func (s *Socket) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	err := os.NewSyscallError("close", unix.Close(s.fd))
+	if s.group >= 0 {
+		err = errors.Join(err, os.NewSyscallError("close", unix.Close(s.group)))
+		s.group = -1
+	}
 	if s.wake >= 0 {
 		err = errors.Join(err, os.NewSyscallError("close", unix.Close(s.wake)))
 		s.wake = -1
@@ -137,7 +152,10 @@ func (s *Socket) Wake() {
 // Wait blocks until a datagram can be read, Wake was called, or timeout has
 // passed (negative: no timeout; 0: look only).
 func (s *Socket) Wait(timeout time.Duration) error {
-	fds := [2]unix.PollFd{{Fd: int32(s.fd), Events: unix.POLLIN}, {Fd: int32(s.wake), Events: unix.POLLIN}}
+	// poll(2) passes over negative descriptors.
+	fds := [3]unix.PollFd{
+		{Fd: int32(s.fd), Events: unix.POLLIN}, {Fd: int32(s.wake), Events: unix.POLLIN}, {Fd: int32(s.group), Events: unix.POLLIN},
+	}
 	var ts *unix.Timespec
 	if timeout >= 0 {
 		t := unix.NsecToTimespec(int64(timeout))
@@ -153,10 +171,19 @@ func (s *Socket) Wait(timeout time.Duration) error {
 	return nil
 }
 
-// Receive reads what is there, at most one batch, and calls handle for each
-// datagram. The slice is valid during the call.
+// Receive reads what is there, at most one batch of either kind, and calls
+// handle for each datagram. The slice is valid during the call.
 func (s *Socket) Receive(handle func(b []byte)) (int, error) {
-	n, _, errno := unix.Syscall6(unix.SYS_RECVMMSG, uintptr(s.fd), uintptr(unsafe.Pointer(&s.in[0])), batch,
+	n, err := s.receive(s.fd, handle)
+	if err != nil || s.group < 0 {
+		return n, err
+	}
+	more, err := s.receive(s.group, handle)
+	return n + more, err
+}
+
+func (s *Socket) receive(fd int, handle func(b []byte)) (int, error) {
+	n, _, errno := unix.Syscall6(unix.SYS_RECVMMSG, uintptr(fd), uintptr(unsafe.Pointer(&s.in[0])), batch,
 		unix.MSG_DONTWAIT, 0, 0)
 	switch errno {
 	case 0:
@@ -182,6 +209,12 @@ func (s *Socket) Send(to netip.Addr, encode func(b []byte) []byte) error {
 	a := &s.outAddr[i]
 	a.Family, a.Addr = unix.AF_INET, to.As4()
 	a.Port = s.port<<8 | s.port>>8
+	s.out[i].hdr.Control, s.out[i].hdr.Controllen = nil, 0
+	return s.enqueued()
+}
+
+// enqueued counts one more queued datagram.
+func (s *Socket) enqueued() error {
 	s.queued++
 	if s.queued == batch {
 		return s.Flush()
