@@ -65,6 +65,9 @@ const order = `
 	emulator/controlpb < emulator/sandbox;
 	emulator/fabric, emulator/sandbox, node/transport < emulator/supervise;
 
+	# What people see of a run and reach into: no controller, no kernel.
+	emulator/controlpb, node/eventlog < emulator/live;
+
 	# Judgement reads files only: it knows neither simulator nor controller.
 	node/eventlog, node/wire, topologies, workloads < results;
 	results < results/foreign, results/compare;
@@ -76,10 +79,12 @@ const order = `
 	emulator/guest < emulator/guest/cmd/churnbed-guest;
 
 	# The two engines' shells, which leave the same run directory.
-	emulator/supervise, emulator/scenario, emulator/mesh, node/host, results < emulator/controller;
+	emulator/supervise, emulator/scenario, emulator/mesh, emulator/live, node/host, results < emulator/controller;
 	emulator/sim, emulator/scenario, results < emulator/simulate;
 	emulator/simulate, results/reproduce < emulator/reproduce;
-	emulator/controller, emulator/reproduce, emulator/guest, results/compare, workloads/scenarios/reproduce, node/mutex/script < emulator/cmd/churnbed;
+	emulator/simulate < emulator/minimise;
+	NONE < workloads/traps;
+	emulator/controller, emulator/reproduce, emulator/minimise, workloads/traps, emulator/guest, results/compare, workloads/scenarios/reproduce, node/mutex/script < emulator/cmd/churnbed;
 
 	NONE < emulator/archtest;
 `
