@@ -44,6 +44,7 @@ func commands() []*cli.Command {
 		topoCommand(),
 		checkCommand(),
 		exploreCommand(),
+		minimiseCommand(),
 		summaryCommand(),
 		doctorCommand(),
 		runCommand(),
