@@ -35,6 +35,11 @@ type Verdict struct {
 	Aborted        map[string]int // by Ending, " waiting" or " holding"
 	MaxOvertaken   int            // entries of later requests before one that waited
 
+	// Holders is how many may hold at once. Where it is more than one, a
+	// violation is an entry that made it more, First the one that had to be
+	// out for it: the last but Holders-1 of the others to leave.
+	Holders int
+
 	// Operations is how many of the lock the second judge looked at; it found
 	// the same as to safety, or Judge returned ErrJudgesDisagree.
 	Operations int
@@ -60,7 +65,7 @@ const (
 // that was cut short does not accuse.
 func starvedAfter(longest int64) int64 { return 2*longest + 1e9 }
 
-// Safe reports whether no two sections overlapped, zombies apart.
+// Safe reports whether no more sections than may overlapped, zombies apart.
 func (v *Verdict) Safe() bool { return v.ViolationCount == 0 }
 
 // Check reads the logs of a run and judges safety and liveness.
@@ -77,7 +82,12 @@ func (h *history) judge() *Verdict {
 		Requests: h.requests, Unserved: make(map[string]int), Aborted: make(map[string]int),
 		LogErrors: h.logErrors, LogErrorCount: h.logErrorCount, Cut: h.cuts,
 	}
-	v.safety(h.requests)
+	v.Holders = max(1, h.run.Manifest.Holders)
+	if v.Holders == 1 {
+		v.safety(h.requests)
+	} else {
+		v.safetyOfMany(h.requests)
+	}
 	v.liveness(h.requests, h.interrupted || h.run.Manifest.Interrupted)
 	v.MaxOvertaken = overtaken(h.requests)
 	return v
@@ -85,16 +95,9 @@ func (h *history) judge() *Verdict {
 
 // safety sweeps over the sections in the order of their beginning.
 func (v *Verdict) safety(requests []*Request) {
-	sections := make([]*Request, 0, len(requests))
-	for _, q := range requests {
-		if q.Entered && q.End > q.Enter {
-			sections = append(sections, q)
-		}
-	}
-	slices.SortStableFunc(sections, func(a, b *Request) int { return cmp.Compare(a.Enter, b.Enter) })
 	var open []*Request
 	var violation, zombie union
-	for _, q := range sections {
+	for _, q := range sectionsByEntry(requests) {
 		open = slices.DeleteFunc(open, func(o *Request) bool { return o.End <= q.Enter })
 		holders := 1
 		for _, o := range open {

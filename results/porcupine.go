@@ -16,10 +16,10 @@ var ErrJudgesDisagree = errors.New("the two judges of safety disagree")
 
 // confirm has the second judge look at the same requests.
 func (v *Verdict) confirm() error {
-	ok, operations := linearizable(v.Requests, 1)
+	ok, operations := linearizable(v.Requests, max(1, v.Holders))
 	v.Operations = operations
 	if ok != v.Safe() {
-		return fmt.Errorf("judge safety: %w: %d violating pairs by sweep, a history that a mutex can have: %v", ErrJudgesDisagree, v.ViolationCount, ok)
+		return fmt.Errorf("judge safety: %w: %d violating pairs by sweep, a history that a lock of that many permits can have: %v", ErrJudgesDisagree, v.ViolationCount, ok)
 	}
 	return nil
 }

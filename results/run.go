@@ -78,7 +78,9 @@ type Manifest struct {
 	Links       int       `json:"links"`
 	Algorithm   string    `json:"algorithm,omitempty"`
 	Membership  string    `json:"membership,omitempty"`
-	Arrivals    int       `json:"arrivals"` // of the workload; 0 = not known beforehand (closed)
+	Holders     int       `json:"holders,omitempty"`   // how many may be in the critical section at once; 0 = 1
+	SettleMS    float64   `json:"settle_ms,omitempty"` // fairness counts requests from so long after the epoch on, scenario time
+	Arrivals    int       `json:"arrivals"`            // of the workload; 0 = not known beforehand (closed)
 	Started     time.Time `json:"started"`
 	Timing      Timing    `json:"timing"`
 	// Interrupted: the user ended the run early.

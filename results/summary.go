@@ -34,6 +34,7 @@ type Summary struct {
 	ClientMS   Dist            `json:"client_delay_ms"` // waits without contention
 	SyncMS     Dist            `json:"sync_delay_ms"`   // exit to the enter of the next already waiting
 	Messages   Messages        `json:"messages"`
+	Fairness   Fairness        `json:"fairness"`
 	Churn      Churn           `json:"churn"`
 	Membership MembershipStats `json:"membership"`
 	Fidelity   Fidelity        `json:"fidelity"`
@@ -181,6 +182,7 @@ func (h *history) summary(v *Verdict) *Summary {
 		},
 		WaitMS: distribution(d.wait), ClientMS: distribution(d.client), SyncMS: distribution(d.sync),
 		Messages: x.messages(v.Served),
+		Fairness: fairness(h.requests, v.Holders, h.epoch+int64(m.SettleMS*1e6)),
 		Churn:    Churn{x.kills, x.restarts, x.pauses, x.leaves, x.joins, x.hit},
 		Membership: MembershipStats{
 			SizeMean: ratio(x.sizeArea, x.sizeTime), SizeMin: Unknown(),
@@ -201,6 +203,7 @@ func (h *history) summary(v *Verdict) *Summary {
 	for _, t := range []*Dist{&s.WaitMS, &s.ClientMS, &s.SyncMS, &s.Membership.DetectionMS} {
 		t.Unfit = unfit
 	}
+	s.Fairness.Unfit = unfit
 	s.Verdict = v.verdict()
 	return s
 }
@@ -252,7 +255,13 @@ func (s *Summary) Print(w io.Writer, dir string) error {
 		s.Churn.Restarts, s.Churn.Pauses, s.Churn.Leaves, s.Churn.Joins, s.Churn.Hit["NONE"], s.Churn.Hit["WAIT"], s.Churn.Hit["HELD"])
 	p.row("membership", "smallest list %s, mean %s, %d false positives, mutual friend in %s of %d pairs", num(s.Membership.SizeMin),
 		num(s.Membership.SizeMean), s.Membership.FalsePositives, percent(s.Membership.MFPShare), s.Membership.MFPPairs)
+	if f := s.Fairness; f.K > 1 {
+		p.row("fairness", "k %d, time to token: mean %s  max %s; spread of a node up to %s; Jain %s", f.K, ms(f.MTTTMS), ms(f.MaxMS), ms(f.SpreadMaxMS), num(f.Jain))
+	}
 	safety := "SAFE: never two in the critical section"
+	if s.Fairness.K > 1 {
+		safety = fmt.Sprintf("SAFE: never more than %d in the critical section", s.Fairness.K)
+	}
 	if s.Safety.Violations > 0 {
 		safety = fmt.Sprintf("VIOLATED: overlapping pairs: %d, %s ms in all, up to %d holders at once", s.Safety.Violations,
 			num(s.Safety.ViolationMS), s.Safety.MaxConcurrent)

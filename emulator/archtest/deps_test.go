@@ -29,6 +29,8 @@ const order = `
 	node/core < node/wire, node/eventlog, node/mutex, node/membership, emulator/link;
 	node/core < node/mutex/requests, node/membership/internal/roster;
 	node/wire, node/mutex, node/mutex/requests < node/mutex/*;
+	node/wire, node/mutex, node/mutex/requests < node/mutex/naimitrehel; # k trees of one are bv95
+	node/mutex/naimitrehel < node/mutex/bv95;
 	node/core < node/kgroup/trigger;
 	node/kgroup/trigger < node/kgroup;
 	node/kgroup, node/wire, node/eventlog < node/kgroup/smart;
@@ -36,14 +38,14 @@ const order = `
 	node/wire < node/reliable;
 
 	# Tests of the protocols as scripted traces.
-	node/mutex/*, node/kgroup < node/mutex/script;
+	node/mutex/*, node/mutex/naimitrehel, node/mutex/bv95, node/kgroup < node/mutex/script;
 	node/membership/* < node/membership/script;
 
 	# What a run is made of, apart from how it is run.
 	emulator/link < topologies, workloads;
 
 	# One node's machines in one. The simulator and the process both run it.
-	node/eventlog, node/mutex/*, node/membership/*, node/kgroup/smart, node/reliable, workloads < node/stack;
+	node/eventlog, node/mutex/*, node/mutex/naimitrehel, node/mutex/bv95, node/membership/*, node/kgroup/smart, node/reliable, workloads < node/stack;
 
 	# The node process. Nothing of the emulator but its messages.
 	NONE < emulator/controlpb;

@@ -253,7 +253,7 @@ func (o *Options) manifest(sc *scenario.Scenario) *results.Manifest {
 	}
 	return &results.Manifest{
 		Seed: sc.Seed, TimeScale: sc.TimeScale, Nodes: len(sc.Topology.Nodes), Links: len(sc.Topology.Links),
-		Algorithm: sc.Algorithm.Name, Membership: sc.Membership.Service, Arrivals: len(sc.Arrivals),
+		Algorithm: sc.Algorithm.Name, Membership: sc.Membership.Service, Holders: sc.Spec.K, SettleMS: float64(sc.Spec.Settle) / 1e6, Arrivals: len(sc.Arrivals),
 	}
 }
 

@@ -2,6 +2,7 @@ package scenario
 
 import (
 	"churnbed/node/stack"
+	"churnbed/node/wire"
 	"churnbed/topologies"
 	"churnbed/workloads"
 )
@@ -116,7 +117,13 @@ var keys = []Key{
 		"path", []string{"path", "euclid", "hops", "delay"}, "distance to a member: metres along the shortest path, metres straight, hops, or delay along the quickest path"),
 
 	choice("algorithm", GroupAlgorithm, func(s *Spec) *string { return &s.Algorithm },
-		"camera", []string{"ra", "camera", "camera-paper", "maekawa", "maekawa-basic"}, "mutual-exclusion algorithm"),
+		"camera", []string{"ra", "camera", "camera-paper", "maekawa", "maekawa-basic", "naimi-trehel", "fairk", "bv95"}, "mutual-exclusion algorithm"),
+	integer("k", GroupAlgorithm, func(s *Spec) *int { return &s.K },
+		"1", 1, wire.MaxTokens, "nodes that may be in the critical section at once (fairk, bv95)"),
+	text("token-placement", GroupAlgorithm, func(s *Spec) *string { return &s.TokenPlacement },
+		"first", checkPlacement, "IDS", "nodes that have the k tokens at the start, such as 3,8-9; the first is root and coordinator; first: 0 to k-1 (naimi-trehel, fairk, bv95)"),
+	choice("tree-choice", GroupAlgorithm, func(s *Spec) *string { return &s.TreeChoice },
+		"load", []string{"load", "random", "last"}, "tree in which a request without an idle token queues: that of the least known load, any, or that of the token it had last (bv95)"),
 	integer("n-upper", GroupAlgorithm, func(s *Spec) *int { return &s.NUpper },
 		"0", 0, MaxNodes, "upper bound on the nodes that take part at a time (camera); 0: nodes").derived(),
 	duration("suspicion-wait", GroupAlgorithm, func(s *Spec) *dur { return &s.SuspicionWait },
@@ -201,6 +208,8 @@ var keys = []Key{
 		"1s", 0, "between two fidelity probes of a node; 0: none"),
 	duration("counters-every", GroupMeasurement, func(s *Spec) *dur { return &s.CountersEvery },
 		"5s", 0, "between two counter lines in a node's log; 0: only at the end"),
+	duration("settle", GroupMeasurement, func(s *Spec) *dur { return &s.Settle },
+		"0s", 0, "fairness figures (time to token, spread, Jain index) count requests from so long after the epoch on"),
 	duration("slice", GroupMeasurement, func(s *Spec) *dur { return &s.Slice },
 		"5s", 1, "time slice of the fidelity verdict"),
 }

@@ -32,11 +32,13 @@ func Resolve(spec Spec, origin Origin) (*Scenario, error) {
 	r.spec.Arrival = slices.Clone(spec.Arrival)
 	r.spec.Tags = slices.Clone(spec.Tags)
 	r.spec.Rooms = slices.Clone(spec.Rooms)
+	r.tokenMembership()
 	r.paths()
 	r.stack()
 	rules := r.rules()
 	if r.topology(); r.top != nil {
 		r.tags()
+		r.tokens()
 		r.link()
 		r.lists()
 		r.arrivals()

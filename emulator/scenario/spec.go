@@ -61,6 +61,9 @@ type Spec struct {
 	// Algorithm
 	Algorithm        string
 	NUpper           int
+	K                int
+	TokenPlacement   string // "first" or ids
+	TreeChoice       string
 	SuspicionWait    time.Duration
 	Release          string
 	PaperSnapshot    bool
@@ -108,6 +111,7 @@ type Spec struct {
 	// Measurement
 	ProbeEvery    time.Duration
 	CountersEvery time.Duration
+	Settle        time.Duration
 	Slice         time.Duration
 }
 

@@ -189,6 +189,19 @@ func checkDownAtStart(v string) (string, error) {
 	return want, err
 }
 
+// placementFirst is the token-placement of the ids 0 to k-1.
+const placementFirst = "first"
+
+// checkPlacement checks "first" or a list of ids.
+func checkPlacement(v string) (string, error) {
+	const want = "first, or ids such as 3,8-9"
+	if v == placementFirst {
+		return want, nil
+	}
+	_, err := parseIDs(v)
+	return want, err
+}
+
 // churnGenerators are the values of churn that are not a file.
 var churnGenerators = []string{"none", "overnet", "exponential"}
 

@@ -174,6 +174,11 @@ const (
 	// (at-most-once RPC, Birrell and Nelson 1984). Where no reliable message
 	// of the destination is being handled, it is sent as Reliable.
 	Reply
+	// Ordered is Reliable, but supersedes nothing: it waits until what was sent
+	// before it of its kind to the same peer is acknowledged. For messages
+	// that are each needed, such as a token. A kind is sent either so or as
+	// Reliable.
+	Ordered
 )
 
 // Send is one message that a machine wants sent.

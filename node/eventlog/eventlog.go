@@ -29,6 +29,7 @@ const (
 	Member   Kind = "member"   // the membership list changed; Peer, Change, Size
 	Counters Kind = "counters" // cumulative since process start; Sent, Recv, Size
 	Fidelity Kind = "fidelity" // what the node's probes and timers saw; Probe
+	Token    Kind = "token"    // a token came, went or was promised (mutex.Fact): Change, Slot, Order, Req, Peer
 	Note     Kind = "note"     // anything else worth keeping; Text
 	Failure  Kind = "failure"  // the node cannot go on; Text
 	Leave    Kind = "leave"    // leaving gracefully
@@ -68,6 +69,9 @@ type Event struct {
 	PeerInc uint32 `json:"pinc,omitempty"`
 	Change  string `json:"change,omitempty"` // up, suspected, cleared, failed, left
 	Size    int    `json:"size,omitempty"`   // length of the membership list, itself included
+
+	Slot  int    `json:"slot,omitempty"`  // which token
+	Order uint64 `json:"order,omitempty"` // of a promise, by the coordinators' count
 
 	Sent  map[string]Count `json:"sent,omitempty"` // by message kind; "" never occurs
 	Recv  map[string]Count `json:"recv,omitempty"`

@@ -84,6 +84,8 @@ type Effects struct {
 	Learned []core.Peer
 	// Forget lists peers to whom nothing more is to be retransmitted.
 	Forget []core.NodeID
+	// Facts are events in the lives of tokens, for the event log.
+	Facts []Fact
 	// Notes are free-form facts for the event log ("amnesiac", "recovered").
 	Notes []string
 }
@@ -92,7 +94,7 @@ type Effects struct {
 func (e *Effects) Reset() {
 	clear(e.Sends)
 	e.Sends, e.Granted, e.Given = e.Sends[:0], false, core.RequestID{}
-	e.Learned, e.Forget, e.Notes = e.Learned[:0], e.Forget[:0], e.Notes[:0]
+	e.Learned, e.Forget, e.Facts, e.Notes = e.Learned[:0], e.Forget[:0], e.Facts[:0], e.Notes[:0]
 }
 
 // Send appends a message.

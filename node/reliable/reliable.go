@@ -16,6 +16,8 @@
 // the highest number of each kind: what is not above it is a repetition or
 // superseded. So messages of one kind are also handled in the order in which
 // they were sent, and no window bounds how late a repetition may come.
+// What must not be superseded (core.Ordered) waits at its sender until the
+// message of its kind before it is acknowledged, so the same holds for it.
 // Numbers belong to a process, not to an incarnation: a node that raises its
 // incarnation (a forced leave) goes on with them.
 //
@@ -33,6 +35,7 @@
 package reliable
 
 import (
+	"slices"
 	"time"
 
 	"churnbed/node/core"
@@ -88,12 +91,18 @@ type Endpoint struct {
 	currentAgain bool
 	fresh        bool // it is being handled, not a repetition
 	answered     bool
+
+	// The peer of which a kind was acknowledged since the last Finish, and when.
+	freed   core.NodeID
+	freedAt core.Instant
 }
 
 type peer struct {
+	id   core.NodeID
 	inc  core.Incarnation // newest heard of
 	next uint64           // last sequence number used
 	out  []outstanding    // few: one a kind
+	wait []core.Message   // Ordered ones, behind those of their kind in out
 	in   []received       // few: one a kind; of the peer's present process
 
 	path estimate
@@ -135,7 +144,7 @@ type timer struct {
 // New returns the endpoint of self.
 func New(self core.Peer, cfg Config) *Endpoint {
 	return &Endpoint{
-		self: self, cfg: cfg.Defaults(), current: core.None,
+		self: self, cfg: cfg.Defaults(), current: core.None, freed: core.None,
 		due: core.Heap[timer]{Less: func(a, b *timer) bool {
 			if a.at != b.at {
 				return a.at < b.at
@@ -158,7 +167,7 @@ func (e *Endpoint) peer(id core.NodeID) *peer {
 	}
 	p := e.peers[id]
 	if p == nil {
-		p = &peer{}
+		p = &peer{id: id}
 		e.peers[id] = p
 	}
 	return p
@@ -241,6 +250,9 @@ func (e *Endpoint) acknowledge(now core.Instant, p *peer, seq uint64, again bool
 			p.path.measure(rtt)
 			e.paths.measure(rtt)
 		}
+		if len(p.wait) > 0 {
+			e.freed, e.freedAt = p.id, now
+		}
 		p.remove(i)
 		e.pending--
 		return true
@@ -300,16 +312,19 @@ func (e *Endpoint) Send(now core.Instant, s core.Send, out []Out) []Out {
 		e.answered = true
 		f.Reply, f.HasAck, f.AckInc, f.AckSeq, f.Again = true, true, p.inc, e.currentSeq, e.currentAgain
 		p.received(e.currentKind).reply = s.Msg
-	case core.Reliable:
+	case core.Reliable, core.Ordered:
+		i := p.underWay(s.Msg.Kind())
+		if mode == core.Ordered && (i >= 0 || slices.ContainsFunc(p.wait, func(m core.Message) bool { return m.Kind() == s.Msg.Kind() })) {
+			p.wait = append(p.wait, s.Msg)
+			e.pending++
+			return out
+		}
+		if i >= 0 {
+			p.remove(i)
+			e.pending--
+		}
 		p.next++
 		f.Reliable, f.Seq = true, p.next
-		for i := range p.out {
-			if p.out[i].msg.Kind() == s.Msg.Kind() {
-				p.remove(i)
-				e.pending--
-				break
-			}
-		}
 		o := outstanding{seq: p.next, msg: s.Msg, first: now, tries: 1}
 		o.rto, o.most = e.timeout(p)
 		p.out = append(p.out, o)
@@ -323,9 +338,31 @@ func (e *Endpoint) Send(now core.Instant, s core.Send, out []Out) []Out {
 	return append(out, Out{To: s.To, Frame: f})
 }
 
+// underWay returns where in out the message of a kind is, or -1.
+func (p *peer) underWay(kind byte) int {
+	return slices.IndexFunc(p.out, func(o outstanding) bool { return o.msg.Kind() == kind })
+}
+
 // Finish ends the handling of the frame given to Receive: a reliable message
 // that was not answered is acknowledged; a repeated one gets its kept reply.
+// What waited for what the frame acknowledged is sent.
 func (e *Endpoint) Finish(out []Out) []Out {
+	out = e.finish(out)
+	if e.freed == core.None {
+		return out
+	}
+	p := e.peers[e.freed]
+	e.freed = core.None
+	wait := p.wait
+	p.wait = nil
+	for _, msg := range wait {
+		e.pending--
+		out = e.Send(e.freedAt, core.Send{To: p.id, Msg: msg, Mode: core.Ordered}, out)
+	}
+	return out
+}
+
+func (e *Endpoint) finish(out []Out) []Out {
 	if e.current == core.None {
 		return out
 	}
@@ -390,8 +427,8 @@ func (e *Endpoint) Forget(id core.NodeID) {
 		return
 	}
 	if p := e.peers[id]; p != nil {
-		e.pending -= len(p.out)
-		p.out = nil
+		e.pending -= len(p.out) + len(p.wait)
+		p.out, p.wait = nil, nil
 	}
 }
 

@@ -44,13 +44,18 @@ type Config struct {
 
 // Algorithm names and tunes the mutual-exclusion algorithm.
 type Algorithm struct {
-	Name string `json:"name"` // ra, camera, camera-paper, maekawa, maekawa-basic
+	Name string `json:"name"` // a name of Algorithms
 	// NUpper is the upper bound on the number of nodes that take part at a
 	// time (camera); 0 = Config.Nodes.
 	NUpper int `json:"n_upper,omitempty"`
 	// SuspicionWait is the further wait between a confirmed failure and the
 	// silent OK (ALGORITHMS 2.4).
 	SuspicionWait time.Duration `json:"suspicion_wait,omitempty"`
+	// Placement is who has each token of a token algorithm at the beginning
+	// (naimi-trehel, fairk, bv95); the first is root. Empty: node 0 has one.
+	Placement []core.NodeID `json:"placement,omitempty"`
+	// TreeChoice is how a requester picks a tree (bv95): load, random, last.
+	TreeChoice string `json:"tree_choice,omitempty"`
 	// Release is how a RELEASE that may be lost travels: unicast or Multicast.
 	Release string `json:"release,omitempty"`
 	// Readings of the published text (camera-paper only): the OK set taken

@@ -13,10 +13,14 @@ import (
 	"churnbed/node/membership/oracle"
 	"churnbed/node/membership/static"
 	"churnbed/node/mutex"
+	"churnbed/node/mutex/bv95"
 	"churnbed/node/mutex/camera"
 	"churnbed/node/mutex/camerapaper"
+	"churnbed/node/mutex/fairk"
 	"churnbed/node/mutex/maekawa"
+	"churnbed/node/mutex/naimitrehel"
 	"churnbed/node/mutex/ra"
+	"churnbed/node/wire"
 )
 
 // algorithms makes a mutual-exclusion machine by name.
@@ -30,6 +34,15 @@ var algorithms = map[string]func(*Config) mutex.Machine{
 			upper = c.Nodes
 		}
 		return camera.New(c.Self, camera.Config{NUpper: upper, SuspicionWait: c.Algorithm.SuspicionWait})
+	},
+	"naimi-trehel": func(c *Config) mutex.Machine {
+		return naimitrehel.New(c.Self, naimitrehel.Config{Root: c.placement()[0]})
+	},
+	"fairk": func(c *Config) mutex.Machine { return fairk.New(c.Self, fairk.Config{Placement: c.placement()}) },
+	"bv95": func(c *Config) mutex.Machine {
+		return bv95.New(c.Self, bv95.Config{
+			Roots: c.placement(), Choice: bv95.Choice(c.Algorithm.TreeChoice), Rand: core.Stream(c.Seed, "tree/"+c.Self.String()),
+		})
 	},
 	"camera-paper": func(c *Config) mutex.Machine {
 		return camerapaper.New(c.Self, camerapaper.Config{
@@ -49,6 +62,14 @@ var services = map[string]func(*Config) membership.Machine{
 			Period: m.Period, PingTimeout: m.PingTimeout, Suspicion: m.Suspicion, Indirect: m.Indirect, Exponent: m.Exponent,
 		}, c.Nodes, c.Neighbours, c.Distance, core.Stream(c.Seed, "medley/"+c.Self.String()))
 	},
+}
+
+// placement is who has the tokens at the beginning.
+func (c *Config) placement() []core.NodeID {
+	if len(c.Algorithm.Placement) == 0 {
+		return []core.NodeID{0}
+	}
+	return c.Algorithm.Placement
 }
 
 // silence is after how long others may declare a silent node failed, 0 where
@@ -99,6 +120,14 @@ func (c *Config) Validate() error {
 	for _, n := range c.Neighbours {
 		if n < 0 || int(n) >= c.Nodes {
 			return fmt.Errorf("neighbour %d: want an id below %d", n, c.Nodes)
+		}
+	}
+	if len(c.Algorithm.Placement) > wire.MaxTokens {
+		return fmt.Errorf("%d tokens: want at most %d", len(c.Algorithm.Placement), wire.MaxTokens)
+	}
+	for _, n := range c.Algorithm.Placement {
+		if n < 0 || int(n) >= c.Nodes {
+			return fmt.Errorf("token at node %d: want an id below %d", n, c.Nodes)
 		}
 	}
 	return nil

@@ -462,6 +462,9 @@ func (n *Node) stepMutexThen(now core.Instant, in mutex.Input, then func()) {
 	if then != nil {
 		then()
 	}
+	for i := range fx.Facts {
+		n.logFact(now, &fx.Facts[i])
+	}
 	for _, s := range fx.Notes {
 		n.log(&eventlog.Event{T: int64(now), Kind: eventlog.Note, Text: s})
 	}
@@ -494,6 +497,18 @@ func (n *Node) stepMutexThen(now core.Instant, in mutex.Input, then func()) {
 			n.stepMembership(now, membership.Learned{Peer: p})
 		}
 	}
+}
+
+func (n *Node) logFact(now core.Instant, f *mutex.Fact) {
+	e := &eventlog.Event{T: int64(now), Kind: eventlog.Token, Change: f.What.String(), Slot: f.Slot, Order: f.Order}
+	if !f.For.IsZero() {
+		e.Req = f.For.String()
+	}
+	if f.What == mutex.TakenOver || f.What == mutex.GaveBack {
+		peer := int32(f.Peer)
+		e.Peer = &peer
+	}
+	n.log(e)
 }
 
 func (n *Node) granted(now core.Instant) {

@@ -87,7 +87,7 @@ type kind struct {
 }
 
 var kinds = func() (t [256]*kind) {
-	for _, set := range [][]kind{membershipKinds, mutexKinds, floodKinds, probeKinds} {
+	for _, set := range [][]kind{membershipKinds, mutexKinds, tokenKinds, floodKinds, probeKinds} {
 		for _, k := range set {
 			if t[k.id] != nil {
 				panic(fmt.Sprintf("wire: kind %d is defined twice", k.id))
@@ -349,3 +349,6 @@ func (r *Reader) Varint() int64 {
 	u := r.Uvarint()
 	return int64(u>>1) ^ -int64(u&1)
 }
+
+// Fail makes the reader fail for a reason of the caller's.
+func (r *Reader) Fail(what string) { r.fail(what) }

@@ -31,12 +31,14 @@ func exploreCommand() *cli.Command {
 		ArgsUsage: "[LIST...]",
 		Description: "Drives the protocol code of real nodes through every interleaving of deliveries, entries, exits and the\n" +
 			"faults that the flags allow, breadth first; with --walks N through N random schedules instead. LIST is\n" +
-			"p0:p1,p2 and says whom p0 lists at its start (default: everyone). Wrong is: two nodes in the critical\n" +
-			"section, a request that is never served though the trouble ends, or a state that contradicts itself.\n" +
+			"p0:p1,p2 and says whom p0 lists at its start (default: everyone). Wrong is: more nodes than may be in\n" +
+			"the critical section, a request that is never served though the trouble ends, a token or coordinator\n" +
+			"too many or too few, or a state that contradicts itself.\n" +
 			"Readings of an algorithm follow its name, as in camera-paper+snapshot. Exit status 1 where something\n" +
 			"is wrong, 0 where all was visited or a bound was reached (which is said).",
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "algorithm", Value: "camera", Usage: "`NAME` of the algorithm and its readings"},
+			&cli.IntFlag{Name: "k", Value: 1, Usage: "`K` tokens, and nodes that may hold at once (fairk, bv95)"},
 			&cli.IntFlag{Name: "nodes", Value: 3, Usage: "`N` nodes, 2 to 5, with --walks to 64"},
 			&cli.IntFlag{Name: "n-upper", Usage: "bound of the number of nodes that they are told (default: --nodes)"},
 			&cli.StringFlag{Name: "requests", Value: "1", Usage: "`N` of each node, or one number a node: 1,1,0"},
@@ -65,7 +67,7 @@ func exploreCommand() *cli.Command {
 				nodes: c.Int("nodes"), walks: c.Int("walks"), restarts: c.Int("restarts"), seed: c.Uint64("seed"),
 				requests: c.String("requests"), crashes: c.String("crashes"), script: c.String("script"), json: c.Bool("json"),
 				cfg: script.ExploreConfig{
-					Algorithm: c.String("algorithm"), NUpper: c.Int("n-upper"), Losses: c.Int("losses"), Duplicates: c.Int("duplicates"),
+					Algorithm: c.String("algorithm"), Holders: c.Int("k"), NUpper: c.Int("n-upper"), Losses: c.Int("losses"), Duplicates: c.Int("duplicates"),
 					Changes: c.Int("member-changes"), GainsOnly: c.Bool("gains-only"), SilentOKs: c.Int("silent-oks"), NoFence: c.Bool("no-fence"),
 					MaxDepth: c.Int("depth"), MaxStates: c.Int("states"), Stuck: true,
 				},
@@ -89,6 +91,12 @@ func (a *exploreArgs) resolve(lists []string) error {
 		return fmt.Errorf("--nodes %d: want 2 to %d", a.nodes, most)
 	case a.walks < 0:
 		return fmt.Errorf("--walks %d: want 0 or more", a.walks)
+	}
+	if a.cfg.Holders < 1 || a.cfg.Holders > a.nodes {
+		return fmt.Errorf("--k %d: want 1 to %d", a.cfg.Holders, a.nodes)
+	}
+	if a.cfg.Holders == 1 {
+		a.cfg.Holders = 0 // what the name says
 	}
 	for name, n := range map[string]int{
 		"losses": a.cfg.Losses, "duplicates": a.cfg.Duplicates, "member-changes": a.cfg.Changes, "silent-oks": a.cfg.SilentOKs,

@@ -272,7 +272,7 @@ func manifest(sc *scenario.Scenario, fabricKind, why string) *results.Manifest {
 		Cores: runtime.NumCPU(), MemoryBytes: int64(host.MemoryTotal), Seed: sc.Seed, Command: os.Args,
 		Fabric: fabricKind, FabricWhy: why, TimeScale: sc.TimeScale,
 		Nodes: len(sc.Topology.Nodes), Links: len(sc.Topology.Links),
-		Algorithm: sc.Algorithm.Name, Membership: sc.Membership.Service,
+		Algorithm: sc.Algorithm.Name, Membership: sc.Membership.Service, Holders: sc.Spec.K, SettleMS: float64(sc.Spec.Settle) / 1e6,
 		Arrivals: len(sc.Arrivals), Started: time.Now(), Fidelity: fidelityParameters(sc),
 	}
 }

@@ -3,6 +3,7 @@ package script
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"churnbed/node/core"
@@ -88,6 +89,22 @@ func (c ExploreConfig) complete() (ExploreConfig, error) {
 				return c, fmt.Errorf("explore: node %d lists node %d: want 0 to %d", k, j, n-1)
 			}
 		}
+	}
+	k, err := permits(c.Algorithm)
+	if err != nil {
+		return c, err
+	}
+	switch {
+	case k == 1 && c.Holders > 1:
+		c.Algorithm += "+k" + strconv.Itoa(c.Holders)
+		if _, err := permits(c.Algorithm); err != nil {
+			return c, err
+		}
+	case c.Holders == 0:
+		c.Holders = k
+	}
+	if c.Holders > n {
+		return c, fmt.Errorf("explore: %d holders of %d nodes", c.Holders, n)
 	}
 	if c.SilentOKs != 0 || c.Changes != 0 {
 		// Time stands still, so the wait before a silent OK must not be one.

@@ -42,6 +42,7 @@ type FoundStep struct {
 func (m *model) found(path []choice) (*Found, error) {
 	f := &Found{algorithm: m.cfg.Algorithm, nodes: m.n, lists: m.cfg.Lists}
 	net := NewNet(m.n, m.mk)
+	net.Permits = m.cfg.Holders
 	for k := range m.n {
 		net.Start(k, m.cfg.Lists[k])
 	}

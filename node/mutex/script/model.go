@@ -27,6 +27,8 @@ type model struct {
 	byText  map[string]uint32
 	steps   map[stepKey]stepped
 	scratch []byte
+	flight  []Envelope // for custodyViolation
+	tokens  bool       // it is a token algorithm
 }
 
 // local is one node in one state.
@@ -40,6 +42,7 @@ type local struct {
 	// amnesiac as Node.Amnesiac
 	amnesiac bool
 	broken   string        // an invariant of its own
+	custody  mutex.Custody // of a token algorithm
 	machine  mutex.Machine // nil once it has gone on
 }
 
@@ -69,8 +72,9 @@ func newModel(cfg ExploreConfig) *model {
 	if err != nil {
 		panic(err)
 	}
+	_, tokens := mk(core.Peer{}).(mutex.Custodian)
 	return &model{
-		cfg: cfg, mk: mk, n: len(cfg.Lists),
+		cfg: cfg, mk: mk, n: len(cfg.Lists), tokens: tokens,
 		byState: map[string]uint32{}, byText: map[string]uint32{}, steps: map[stepKey]stepped{},
 	}
 }
@@ -195,6 +199,9 @@ func (m *model) settleLocal(l *local, out *mutex.Effects) {
 	for _, note := range out.Notes {
 		l.amnesiac = note == "amnesiac"
 	}
+	if c, ok := l.machine.(mutex.Custodian); ok {
+		l.custody = c.Custody()
+	}
 	if c, ok := l.machine.(interface{ Invariant() string }); ok {
 		l.broken = c.Invariant()
 	}
@@ -312,7 +319,7 @@ func (m *model) violation(s *state) string {
 		}
 	}
 	if len(held) <= max(1, m.cfg.Holders) {
-		return ""
+		return m.custodyViolation(s)
 	}
 	return fmt.Sprintf("VIOLATION: %d HELD:%s", len(held), nodeNames(held))
 }
@@ -320,6 +327,7 @@ func (m *model) violation(s *state) string {
 // net makes a net in state s.
 func (m *model) net(s *state) *Net {
 	net := NewNet(m.n, m.mk)
+	net.Permits = m.cfg.Holders
 	for k := range net.Nodes {
 		n := s.locals[k]
 		l := m.locals[n]

@@ -48,9 +48,11 @@ type Node struct {
 
 // Net is a set of nodes and the messages between them.
 type Net struct {
-	Now    core.Instant
-	Nodes  []Node
-	Flight []Envelope
+	Now   core.Instant
+	Nodes []Node
+	// Permits is how many may hold at once; 0 = 1.
+	Permits int
+	Flight  []Envelope
 	// Trace, if set, is told every send, state change and note.
 	Trace func(string)
 
@@ -160,11 +162,14 @@ func (n *Net) Holders() []int {
 	return h
 }
 
-// Violation describes two holders, or is empty.
+// Violation describes more holders than may be, or is empty.
 func (n *Net) Violation() string {
 	h := n.Holders()
-	if len(h) < 2 {
-		return ""
+	if len(h) <= max(1, n.Permits) {
+		return n.custodyViolation()
+	}
+	if n.Permits > 1 {
+		return fmt.Sprintf("VIOLATION: %d HELD:%s", len(h), nodeNames(h))
 	}
 	return fmt.Sprintf("VIOLATION: two HELD: p%d %v, p%d %v", h[0], n.Nodes[h[0]].Machine.Request(), h[1], n.Nodes[h[1]].Machine.Request())
 }
@@ -238,6 +243,14 @@ func describe(m core.Message) string {
 	case *wire.Failed:
 		fmt.Fprintf(&b, " %v", m.ID)
 		describeRound(&b, m.Round)
+	case *wire.Token:
+		fmt.Fprintf(&b, " for %v", m.For)
+	case *wire.TokenRequest:
+		fmt.Fprintf(&b, " of %v hop=%d", m.For, m.Hop)
+	case *wire.Child:
+		fmt.Fprintf(&b, " %v after %v", m.For, m.After)
+	case *wire.TokenLocations:
+		fmt.Fprintf(&b, " for %v order=%d", m.For, m.Order)
 	case *wire.Recovered:
 		for _, r := range m.Requests {
 			fmt.Fprintf(&b, " %v", r)

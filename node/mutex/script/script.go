@@ -9,9 +9,12 @@ import (
 
 	"churnbed/node/core"
 	"churnbed/node/mutex"
+	"churnbed/node/mutex/bv95"
 	"churnbed/node/mutex/camera"
 	"churnbed/node/mutex/camerapaper"
+	"churnbed/node/mutex/fairk"
 	"churnbed/node/mutex/maekawa"
+	"churnbed/node/mutex/naimitrehel"
 	"churnbed/node/mutex/ra"
 	"churnbed/node/wire"
 )
@@ -31,7 +34,9 @@ var withoutNames = map[string]maekawa.Safeguard{
 // correction of 1987, and without other safeguards, see withoutNames), for at
 // most nUpper nodes. With +no-wait, which all know, a detected failure gives
 // the silent OK at the next Tick; camera+without-un-ask, and so on, lacks a
-// safeguard of the package camera.
+// safeguard of the package camera. The token algorithms naimi-trehel, bv95 and
+// fairk take +without-ids, bv95 also +last (tree choice), the latter two +kN:
+// N tokens, of which the nodes 0 to N-1 have one each at the start.
 func Algorithm(name string, nUpper int) (Make, error) {
 	base, rest, _ := strings.Cut(name, "+")
 	with := map[string]bool{}
@@ -81,6 +86,13 @@ func Algorithm(name string, nUpper int) (Make, error) {
 			}
 		}
 		mk = func(self core.Peer) mutex.Machine { return maekawa.New(self, cfg) }
+	case "naimi-trehel", "bv95", "fairk":
+		k, err := permits(name)
+		if err != nil {
+			return nil, err
+		}
+		take("k" + strconv.Itoa(k))
+		mk = tokenMachine(base, k, take)
 	default:
 		return nil, fmt.Errorf("make machines of %q: unknown algorithm", name)
 	}
@@ -88,6 +100,47 @@ func Algorithm(name string, nUpper int) (Make, error) {
 		return nil, fmt.Errorf("make machines of %q: unknown reading", name)
 	}
 	return mk, nil
+}
+
+// permits is how many nodes a named algorithm lets in at a time: N of +kN.
+func permits(name string) (int, error) {
+	base, rest, _ := strings.Cut(name, "+")
+	for o := range strings.SplitSeq(rest, "+") {
+		digits, ok := strings.CutPrefix(o, "k")
+		if k, err := strconv.Atoi(digits); ok && err == nil {
+			if k < 1 || k > wire.MaxTokens || k > 1 && base != "bv95" && base != "fairk" {
+				return 0, fmt.Errorf("tokens of %q: want +k1 to +k%d, of bv95 or fairk", name, wire.MaxTokens)
+			}
+			return k, nil
+		}
+	}
+	return 1, nil
+}
+
+// tokenMachine makes machines of a token algorithm.
+func tokenMachine(base string, k int, take func(string) bool) Make {
+	noIDs := take("without-ids")
+	var placement []core.NodeID
+	for i := range k {
+		placement = append(placement, core.NodeID(i))
+	}
+	switch base {
+	case "naimi-trehel":
+		return func(self core.Peer) mutex.Machine {
+			return naimitrehel.New(self, naimitrehel.Config{NoIDs: noIDs})
+		}
+	case "bv95":
+		choice := bv95.Load
+		if take("last") {
+			choice = bv95.Last
+		}
+		return func(self core.Peer) mutex.Machine {
+			return bv95.New(self, bv95.Config{Roots: placement, Choice: choice, NoIDs: noIDs})
+		}
+	}
+	return func(self core.Peer) mutex.Machine {
+		return fairk.New(self, fairk.Config{Placement: placement, NoIDs: noIDs})
+	}
 }
 
 // Run executes a schedule with the named algorithm and returns what happened.
@@ -262,6 +315,9 @@ func (r *runner) nodes(args []string) error {
 		return err
 	}
 	r.net = NewNet(n, mk)
+	if r.net.Permits, err = permits(r.name); err != nil || r.net.Permits > n {
+		return fmt.Errorf("tokens of %q: want at most %d", r.name, n)
+	}
 	if r.lists, err = ParseLists(n, args[1:]); err != nil {
 		return err
 	}

@@ -1,0 +1,63 @@
+package scenario
+
+import (
+	"slices"
+
+	"churnbed/node/core"
+)
+
+// tokenAlgorithms keep tokens; their set of nodes is fixed.
+var tokenAlgorithms = []string{"naimi-trehel", "fairk", "bv95"}
+
+// tokenMembership makes static the membership of a token algorithm, unless one
+// is given.
+func (r *resolver) tokenMembership() {
+	if slices.Contains(tokenAlgorithms, r.spec.Algorithm) && !r.origin.has("membership") {
+		r.spec.Membership = "static"
+	}
+}
+
+// tokens checks the keys of token algorithms and places the tokens.
+func (r *resolver) tokens() {
+	s := &r.spec
+	if !slices.Contains(tokenAlgorithms, s.Algorithm) {
+		if s.K > 1 {
+			r.bad("k", "%d: algorithm %s lets in one at a time", s.K, s.Algorithm)
+		}
+		if s.TokenPlacement != placementFirst {
+			r.bad("token-placement", "%q: algorithm %s has no tokens", s.TokenPlacement, s.Algorithm)
+		}
+		return
+	}
+	if s.Algorithm == "naimi-trehel" && s.K > 1 {
+		r.bad("k", "%d: naimi-trehel has one token", s.K)
+		return
+	}
+	if s.K > len(r.top.Nodes) {
+		r.bad("k", "%d: more tokens than the %d nodes", s.K, len(r.top.Nodes))
+		return
+	}
+	var at []core.NodeID
+	if s.TokenPlacement == placementFirst {
+		for i := range s.K {
+			at = append(at, core.NodeID(i))
+		}
+	} else {
+		at, _ = parseIDs(s.TokenPlacement) // checked when it was set
+	}
+	if len(at) != s.K {
+		r.bad("token-placement", "%q: %d nodes: want %d, as k says", s.TokenPlacement, len(at), s.K)
+		return
+	}
+	for i, id := range at {
+		if int(id) >= len(r.top.Nodes) {
+			r.bad("token-placement", "%q: node %d: want 0 to %d", s.TokenPlacement, id, len(r.top.Nodes)-1)
+			return
+		}
+		if slices.Contains(at[:i], id) {
+			r.bad("token-placement", "%q: node %d has two tokens: want each node once", s.TokenPlacement, id)
+			return
+		}
+	}
+	r.algorithm.Placement, r.algorithm.TreeChoice = at, s.TreeChoice
+}

@@ -1,0 +1,55 @@
+package mutex
+
+import "churnbed/node/core"
+
+// Custody is what a machine of a token algorithm has and waits for. Explorers
+// count tokens and coordinators over all machines and the messages between
+// them by it.
+type Custody struct {
+	Tokens int // in the machine's keeping
+	// Awaited are the requests whose TOKEN the machine would take.
+	Awaited []core.RequestID
+	// Coordinator: of fairk. LedFor is the newest own request with which the
+	// machine became coordinator; it would become so again with a newer one.
+	Coordinator bool
+	LedFor      core.RequestID
+	// Parents are the next nodes on the way to the root, one for each tree;
+	// core.None at a root.
+	Parents []core.NodeID
+}
+
+// Custodian is a Machine that keeps tokens. Machines of k tokens let k nodes
+// in at a time.
+type Custodian interface {
+	Machine
+	Custody() Custody
+}
+
+// Fact is one event in the life of a token, for the event log. A log of all of
+// them shows whether tokens were made or lost, and in which order they were
+// promised.
+type Fact struct {
+	What  FactKind
+	Slot  int            // which token
+	Order uint64         // of a promise: by the coordinators' count
+	For   core.RequestID // the request that the token serves, or the coordinator follows
+	Peer  core.NodeID    // of a taken-over id
+}
+
+// FactKind says what happened.
+type FactKind uint8
+
+// What may happen.
+const (
+	TokenHeld FactKind = iota // the token is here
+	TokenSent                 // it was sent on, for For
+	Leads                     // coordinator now; Order requests were served before
+	Promised                  // coordinator no more; For is number Order
+	TakenOver                 // acts for Peer now, which was declared failed
+	GaveBack                  // Peer acts for itself again
+	Rebuilt                   // all state of an id was lost; tokens are dealt out anew
+)
+
+var factNames = [...]string{"held", "sent", "leads", "promised", "taken over", "gave back", "rebuilt"}
+
+func (k FactKind) String() string { return factNames[k] }
