@@ -21,6 +21,7 @@ import (
 
 	"churnbed/emulator/controlpb"
 	"churnbed/emulator/fabric"
+	"churnbed/emulator/live"
 	"churnbed/emulator/mesh"
 	"churnbed/emulator/sandbox"
 	"churnbed/emulator/scenario"
@@ -39,6 +40,7 @@ type Options struct {
 	NodeBinary string            // path of churnbed-node
 	Manifest   *results.Manifest // what the caller knows; timing is filled in
 	Progress   func(Progress)    // called from the loop, at most a few times a second
+	Page       *live.Page        // where the run is shown to browsers; nil: nowhere
 	Log        *slog.Logger
 }
 
@@ -131,6 +133,7 @@ type controller struct {
 	joinCPU  time.Duration // that these took
 
 	lives lives
+	hands hands
 }
 
 // maxFailures bounds how many failures are told one by one.
@@ -140,7 +143,7 @@ func newController(opt Options, run *results.Run, log *eventlog.Writer) *control
 	n := len(opt.Scenario.Topology.Nodes)
 	c := &controller{
 		opt: opt, sc: opt.Scenario, run_: run, log: log, events: make(chan any, 8*n+64),
-		nodes: make([]*node, n), lives: lives{by: make([]*life, n)},
+		nodes: make([]*node, n), lives: lives{by: make([]*life, n)}, hands: hands{over: make(chan struct{})},
 	}
 	for i := range c.nodes {
 		c.nodes[i] = &node{id: core.NodeID(i)}
@@ -182,6 +185,8 @@ func (c *controller) run(ctx context.Context) (err error) {
 		}
 		c.opt.Manifest.Timing.TeardownMS = milliseconds(time.Since(closing))
 	}()
+	c.openHands()
+	defer c.closeHands()
 	if err := c.wire(ctx); err != nil {
 		return err
 	}
@@ -255,6 +260,10 @@ func (c *controller) plan() *supervise.Plan {
 // write appends a line to the controller's log. A log that cannot be written
 // ends the run: without it nothing can be judged.
 func (c *controller) write(e *eventlog.Event) {
+	if e.Origin == "" {
+		e.Origin = c.hands.origin
+	}
+	c.happened(e)
 	if err := c.log.Write(e); err != nil && !c.broken {
 		c.broken = true
 		c.fail(fmt.Errorf("write controller's log: %w", err))
@@ -273,10 +282,14 @@ func (c *controller) fail(err error) {
 
 // show gives the terminal a snapshot, a few times a second and of each phase.
 func (c *controller) show() {
-	if c.opt.Progress == nil || c.progress.Phase == c.phase && time.Since(c.shown) < 200*time.Millisecond {
+	if c.progress.Phase == c.phase && time.Since(c.shown) < 200*time.Millisecond {
 		return
 	}
 	c.shown, c.phase = time.Now(), c.progress.Phase
+	c.look(true)
+	if c.opt.Progress == nil {
+		return
+	}
 	c.progress.Alive, c.progress.Waiting = 0, 0
 	for _, n := range c.nodes {
 		if n.alive {

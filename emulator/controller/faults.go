@@ -16,8 +16,9 @@ import (
 // pendingRole is a fault on a role that nobody had when it was due: it
 // strikes the first node that takes the role.
 type pendingRole struct {
-	fault workloads.Fault
-	until core.Instant
+	fault  workloads.Fault
+	until  core.Instant
+	origin string // as of events
 }
 
 // planFaults puts the scenario's faults into the schedule; those of one
@@ -50,7 +51,7 @@ func mergeable(v workloads.Verb) bool {
 func (c *controller) strike(life context.Context, group []workloads.Fault) {
 	f := &group[0]
 	if f.Role != "" {
-		c.strikeRole(life, pendingRole{*f, c.now().Add(workloads.RolePatience)})
+		c.strikeRole(life, pendingRole{*f, c.now().Add(workloads.RolePatience), c.hands.origin})
 		return
 	}
 	var nodes []*node
@@ -149,6 +150,9 @@ func (c *controller) leave(n *node) {
 // ids first; if nobody has, it waits for somebody.
 func (c *controller) strikeRole(life context.Context, p pendingRole) {
 	f := &p.fault
+	before := c.hands.origin
+	c.hands.origin = p.origin
+	defer func() { c.hands.origin = before }()
 	var struck []*node
 	for _, n := range c.nodes {
 		if n.alive && !n.paused && !n.leaving && inRole(n, f.Role) && len(struck) < max(1, f.Count) {
@@ -174,7 +178,11 @@ func (c *controller) strikeRole(life context.Context, p pendingRole) {
 	if f.Verb == workloads.Pause {
 		undo = workloads.Resume
 	}
-	c.schedule.add(c.now().Add(f.After), func(life context.Context) { c.strikeNodes(life, undo, struck) })
+	c.schedule.add(c.now().Add(f.After), func(life context.Context) {
+		c.hands.origin = p.origin
+		c.strikeNodes(life, undo, struck)
+		c.hands.origin = ""
+	})
 }
 
 // retryRoles lets faults that wait for a role strike, where somebody has it.

@@ -44,7 +44,12 @@ func (c *controller) loop(ctx, life context.Context) error {
 		}
 		c.progress.Elapsed = max(0, now.Sub(epoch))
 		c.show()
-		timer := time.NewTimer(c.wait(min(c.schedule.next(), limit)))
+		c.look(false)
+		wait := c.wait(min(c.schedule.next(), limit))
+		if c.hands.picture.Watched() {
+			wait = min(wait, lookEvery)
+		}
+		timer := time.NewTimer(wait)
 		select {
 		case e := <-c.events:
 			c.take(life, e)
@@ -89,6 +94,10 @@ func (c *controller) take(life context.Context, e any) {
 		}
 	case *controlpb.Exit:
 		c.exited(life, e)
+	case *order:
+		c.obey(life, e)
+	case *noted:
+		c.note(e)
 	}
 }
 

@@ -45,6 +45,7 @@ func (c *controller) applyLinks(life context.Context, changed []int, why string)
 		c.fail(fmt.Errorf("change links: %w", clean(err)))
 		return
 	}
+	c.lookAtLinks()
 	at, after := int64(c.clock.At(reply.GetBefore())), int64(c.clock.At(reply.GetAfter()))
 	for _, i := range changed {
 		c.logLink(at, after, i, c.mesh.Links[i].Describe(), why)

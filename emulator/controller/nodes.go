@@ -35,6 +35,7 @@ type node struct {
 	stopped bool           // it has reported an orderly end
 	again   workloads.Verb // restart or join, due as soon as it has left
 	state   controlpb.Report_Changed_State
+	entries int // into the critical section, of all lives
 }
 
 // NodeError says that a node process failed by itself.
@@ -138,6 +139,10 @@ func (c *controller) startAll(ctx context.Context) error {
 				}
 			case *controlpb.Exit:
 				return &NodeError{core.NodeID(e.GetNode()), endedText(e)}
+			case *order:
+				c.obey(ctx, e)
+			case *noted:
+				c.note(e)
 			}
 		case <-c.box.Done():
 			return errors.New("start nodes: the sandbox ended unexpectedly")
@@ -199,6 +204,9 @@ func (c *controller) heard(e reported) {
 		if n.state == controlpb.Report_Changed_HELD && r.Changed.GetState() != controlpb.Report_Changed_HELD {
 			c.progress.Served++
 		}
+		if n.state != controlpb.Report_Changed_HELD && r.Changed.GetState() == controlpb.Report_Changed_HELD {
+			n.entries++
+		}
 		n.state, n.idle = r.Changed.GetState(), false
 	case *controlpb.Report_Idle_:
 		n.idle = true
@@ -241,7 +249,7 @@ func (c *controller) exited(life context.Context, e *controlpb.Exit) {
 // ended forgets the present life of a node.
 func (c *controller) ended(n *node) {
 	c.lives.set(n.id, nil)
-	*n = node{id: n.id, inc: n.inc}
+	*n = node{id: n.id, inc: n.inc, entries: n.entries}
 }
 
 // announce tells the others through the oracle, where it is in charge.

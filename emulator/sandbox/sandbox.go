@@ -51,6 +51,8 @@ const MaxMessage = 80 << 20
 type Sandbox struct {
 	// Supervisor drives the first process.
 	Supervisor controlpb.SupervisorClient
+	// Hands reaches into the nodes' namespaces.
+	Hands controlpb.HandsClient
 	// Listener accepts the node processes' connections. Its socket file lies
 	// on a file system that only the sandbox sees.
 	Listener net.Listener
@@ -109,7 +111,7 @@ func Start(ctx context.Context, dir string) (_ *Sandbox, err error) {
 	if err != nil {
 		return s, fmt.Errorf("connect to the sandbox: %w", err)
 	}
-	s.conn, s.Supervisor = conn, controlpb.NewSupervisorClient(conn)
+	s.conn, s.Supervisor, s.Hands = conn, controlpb.NewSupervisorClient(conn), controlpb.NewHandsClient(conn)
 	return s, nil
 }
 

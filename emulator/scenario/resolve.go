@@ -517,18 +517,18 @@ func (r *resolver) churnHorizon() time.Duration {
 	return max(last+serve, 1)
 }
 
-// faultTarget describes the mesh to the fault language.
-func (r *resolver) faultTarget() workloads.Target {
-	t := workloads.Target{Nodes: len(r.top.Nodes), Tags: map[string][]core.NodeID{}, Link: r.params}
-	for id := range r.top.Nodes {
-		for _, tag := range r.top.Nodes[id].Tags {
+// faultTarget describes a mesh to the fault language.
+func faultTarget(top *topologies.Topology, params link.Params) workloads.Target {
+	t := workloads.Target{Nodes: len(top.Nodes), Tags: map[string][]core.NodeID{}, Link: params}
+	for id := range top.Nodes {
+		for _, tag := range top.Nodes[id].Tags {
 			t.Tags[tag] = append(t.Tags[tag], core.NodeID(id))
 		}
 	}
-	for i := range r.top.Links {
-		l := &r.top.Links[i]
+	for i := range top.Links {
+		l := &top.Links[i]
 		t.Links = append(t.Links, [2]core.NodeID{l.A, l.B})
-		t.LinkParams = append(t.LinkParams, [2]link.Params{l.AB.Apply(r.params), l.BA.Apply(r.params)})
+		t.LinkParams = append(t.LinkParams, [2]link.Params{l.AB.Apply(params), l.BA.Apply(params)})
 	}
 	return t
 }
@@ -551,7 +551,7 @@ func (r *resolver) faults(rules []*workloads.Rule) {
 	if len(rules) == 0 {
 		return
 	}
-	target := r.faultTarget()
+	target := faultTarget(r.top, r.params)
 	for i, rule := range rules {
 		if rule == nil {
 			continue

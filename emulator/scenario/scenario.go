@@ -117,6 +117,9 @@ func (s *Scenario) SimulatorOnly() string {
 	return ""
 }
 
+// FaultTarget describes the mesh to the fault language.
+func (s *Scenario) FaultTarget() workloads.Target { return faultTarget(s.Topology, s.Link) }
+
 // LinkParams returns the parameters of link i in direction a->b and b->a.
 func (s *Scenario) LinkParams(i int) (ab, ba link.Params) {
 	l := s.Topology.Links[i]

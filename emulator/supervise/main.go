@@ -50,7 +50,9 @@ func run() int {
 	}
 	gone := make(chan struct{})
 	server := grpc.NewServer(grpc.MaxRecvMsgSize(sandbox.MaxMessage), grpc.MaxSendMsgSize(sandbox.MaxMessage))
-	controlpb.RegisterSupervisorServer(server, NewServer(os.Getenv(sandbox.EnvDir)))
+	supervisor := NewServer(os.Getenv(sandbox.EnvDir))
+	controlpb.RegisterSupervisorServer(server, supervisor)
+	controlpb.RegisterHandsServer(server, NewHands(supervisor))
 	go func() {
 		// Ends when the one connection has.
 		_ = server.Serve(&single{conn: &watched{Conn: controller, gone: gone}, gone: gone})

@@ -47,8 +47,12 @@ const (
 	Exited    Kind = "exited"    // a node process ended; Text is its status
 	Slice     Kind = "slice"     // host figures of one fidelity slice; Host
 	Interrupt Kind = "interrupt" // the user asked to stop
+	Fault     Kind = "fault"     // an action that was not planned; Text is its rule without "at TIME", Origin
 	End       Kind = "end"       // the run is over
 )
+
+// Live is the origin of what people did to a run by hand.
+const Live = "live"
 
 // Event is one line. Fields that do not belong to its kind are left out.
 type Event struct {
@@ -79,6 +83,9 @@ type Event struct {
 
 	After int64  `json:"after,omitempty"` // instant just after the deed
 	Verb  string `json:"verb,omitempty"`  // crash, poweroff, leave, ...
+	// Origin is Live where somebody had it done during the run, "" where the
+	// scenario did.
+	Origin string `json:"origin,omitempty"`
 	Link  string `json:"link,omitempty"`  // "a-b"
 	PID   int    `json:"pid,omitempty"`
 	Text  string `json:"text,omitempty"`

@@ -132,6 +132,7 @@ func (w *Writer) appendEvent(b []byte, e *Event) ([]byte, error) {
 	}
 	b = appendInt(b, "after", e.After)
 	b = appendText(b, "verb", e.Verb)
+	b = appendText(b, "origin", e.Origin)
 	b = appendText(b, "link", e.Link)
 	b = appendInt(b, "pid", int64(e.PID))
 	b = appendText(b, "text", e.Text)

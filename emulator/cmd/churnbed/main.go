@@ -40,7 +40,7 @@ func hostError(err error) error  { return &codedError{exitHost, err} }
 var errCheckFailed = &codedError{exitCheckFailed, errors.New("check failed")}
 
 func commands() []*cli.Command {
-	return []*cli.Command{
+	return append([]*cli.Command{
 		topoCommand(),
 		checkCommand(),
 		exploreCommand(),
@@ -55,7 +55,12 @@ func commands() []*cli.Command {
 		importCommand(),
 		exportCommand(),
 		versionCommand(),
-	}
+		psCommand(),
+		topCommand(),
+		execCommand(),
+		shellCommand(),
+		pcapCommand(),
+	}, handsCommands()...)
 }
 
 func main() {
@@ -86,7 +91,7 @@ func run(args []string) int {
 	if err == nil {
 		return exitOK
 	}
-	if !errors.Is(err, errCheckFailed) {
+	if !errors.Is(err, errCheckFailed) && !errors.Is(err, errQuiet) {
 		fmt.Fprintln(os.Stderr, "churnbed:", err)
 	}
 	return exitCode(err)

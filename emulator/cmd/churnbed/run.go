@@ -22,6 +22,7 @@ import (
 
 	"churnbed/emulator/controller"
 	"churnbed/emulator/kernel"
+	"churnbed/emulator/live"
 	"churnbed/emulator/scenario"
 	"churnbed/emulator/simulate"
 	"churnbed/results"
@@ -32,6 +33,7 @@ func runCommand() *cli.Command {
 	var jsonOut, quiet bool
 	var nodeBinary string
 	var virtual virtualHost
+	var liveAt string
 	return &cli.Command{
 		Name:      "run",
 		Usage:     "run a scenario on real node processes and judge it",
@@ -46,6 +48,7 @@ func runCommand() *cli.Command {
 		Flags: append(append(args.flags(),
 			&cli.BoolFlag{Name: "json", Usage: "print summary.json instead of the table", Destination: &jsonOut},
 			&cli.BoolFlag{Name: "quiet", Usage: "no progress", Destination: &quiet},
+			&cli.StringFlag{Name: "live", Usage: "show the run to browsers at the loopback `ADDR`, such as 127.0.0.1:0 or 8080; its address is printed", Destination: &liveAt},
 			&cli.StringFlag{Name: "node-binary", Usage: "`PATH` of the node program (default: churnbed-node beside this program)", Destination: &nodeBinary},
 		), virtual.flags()...),
 		Action: func(c *cli.Context) error {
@@ -59,6 +62,12 @@ func runCommand() *cli.Command {
 			}
 			opt := runOptions{
 				json: jsonOut, quiet: quiet, nodeBinary: nodeBinary, virtual: virtual, stdout: os.Stdout, stderr: os.Stderr,
+			}
+			if liveAt != "" {
+				if opt.page, err = openPage(liveAt, spec.Trials, virtual.on, os.Stderr); err != nil {
+					return usageError(err)
+				}
+				defer func() { _ = opt.page.Close() }()
 			}
 			if spec.Trials > 1 {
 				return emulateTrials(c.Context, spec, origin, sc.OutDir(exists), opt)
@@ -111,6 +120,7 @@ type runOptions struct {
 	nodeBinary  string
 	virtual     virtualHost
 	interrupts  bool // the caller sees to interrupts
+	page        *live.Page
 	stdout      io.Writer
 	stderr      io.Writer
 }
@@ -148,7 +158,7 @@ func emulate(ctx context.Context, sc *scenario.Scenario, opt runOptions) error {
 	show := progress(opt)
 	m := manifest(sc, fabricKind, why)
 	run, err := controller.Run(ctx, controller.Options{
-		Scenario: sc, Dir: sc.OutDir(exists), Fabric: fabricKind, NodeBinary: opt.nodeBinary, Manifest: m, Progress: show.update,
+		Scenario: sc, Dir: sc.OutDir(exists), Fabric: fabricKind, NodeBinary: opt.nodeBinary, Manifest: m, Progress: show.update, Page: opt.page,
 		Log: slog.New(slog.NewTextHandler(show, &slog.HandlerOptions{Level: slog.LevelWarn})),
 	})
 	show.finish()
@@ -172,6 +182,22 @@ func emulate(ctx context.Context, sc *scenario.Scenario, opt runOptions) error {
 		return errCheckFailed
 	}
 	return nil
+}
+
+// openPage opens the page of a run and says where it is.
+func openPage(address string, trials int, virtual bool, told io.Writer) (*live.Page, error) {
+	switch {
+	case trials > 1:
+		return nil, errors.New("--live: a page shows one run: want --trials 1")
+	case virtual:
+		return nil, errors.New("--live: a virtual host cannot be looked into: want a run without --virtual-host")
+	}
+	p, err := live.NewPage(address)
+	if err != nil {
+		return nil, fmt.Errorf("--live: %w", err)
+	}
+	_, err = fmt.Fprintln(told, "live page:", p.URL())
+	return p, err
 }
 
 // nodeProgram returns the absolute path of the node program.
