@@ -32,6 +32,8 @@ type Config struct {
 	// answered; unanswered peers are reminded twelve times as slowly. 0 =
 	// DefaultReask.
 	Reask time.Duration
+	Slow  Slow  // the slow path (ALGORITHMS 2.5)
+	Probe Probe // of peers that the membership service does not list (H8)
 	// Without takes safeguards away. It is for the tests of the explorer,
 	// which must find what each of them prevents, and is never set in a node.
 	Without Safeguard
@@ -58,6 +60,11 @@ type Machine struct {
 	news uint64 // counts the restarts this life has heard of
 
 	amnesia
+	slow
+
+	now     core.Instant // of the present step
+	probeAt core.Instant
+	turn    int // whose turn it is to help with probes
 }
 
 // peer is what the node knows of another.
@@ -67,6 +74,8 @@ type peer struct {
 	pending bool // its OK is awaited; implies asked
 	granted bool // its OK for cur counts; implies asked
 	gone    bool // its failure was confirmed, and no MemberUp or newer life since
+	met     bool // through an OK or a tree, while it was not listed
+	watch   watch
 	life    core.Incarnation
 	// newsAt is the value of Machine.news when the restart that life belongs
 	// to became known, 0 in a first start; told how far the peer has heard
@@ -81,8 +90,9 @@ type peer struct {
 
 // failure is a detected failure that is confirmed at the instant at.
 type failure struct {
-	peer core.Peer
-	at   core.Instant
+	peer  core.Peer
+	since core.Instant
+	at    core.Instant
 }
 
 var _ mutex.Machine = (*Machine)(nil)
@@ -95,13 +105,15 @@ func New(self core.Peer, cfg Config) *Machine {
 	if cfg.Reask <= 0 {
 		cfg.Reask = DefaultReask
 	}
-	m := &Machine{cfg: cfg, self: self, reaskAt: core.Never}
-	m.retryAt = core.Never
+	cfg.Slow, cfg.Probe = cfg.Slow.complete(), cfg.Probe.complete()
+	m := &Machine{cfg: cfg, self: self, reaskAt: core.Never, probeAt: core.Never}
+	m.retryAt, m.startAt = core.Never, core.Never
 	return m
 }
 
 // Step implements mutex.Machine.
 func (m *Machine) Step(now core.Instant, in mutex.Input, out *mutex.Effects) {
+	m.now = now
 	switch in := in.(type) {
 	case mutex.Start:
 		m.start(now, in, out)
@@ -147,9 +159,13 @@ func (m *Machine) enter(now core.Instant, out *mutex.Effects) {
 	}
 	m.reaskAt = now.Add(remind * m.cfg.Reask)
 	plain := &wire.Request{ID: m.cur}
-	for k := range m.peers {
-		if m.peers[k].listed {
-			m.askWith(now, core.NodeID(k), plain, out)
+	if m.cfg.Slow.On && m.small() {
+		m.beginSlow(now, out)
+	} else {
+		for k := range m.peers {
+			if m.peers[k].listed {
+				m.askWith(now, core.NodeID(k), plain, out)
+			}
 		}
 	}
 	if m.has(OwnRecords) {
@@ -170,6 +186,7 @@ func (m *Machine) ask(now core.Instant, p core.Peer, out *mutex.Effects) {
 	if q := m.at(p.ID); !q.asked && !q.listed {
 		out.Learned = append(out.Learned, core.Peer{ID: p.ID, Inc: q.life})
 	}
+	m.need(p.ID)
 	m.askWith(now, p.ID, nil, out)
 }
 
@@ -206,6 +223,7 @@ func (m *Machine) receive(now core.Instant, in mutex.Receive, out *mutex.Effects
 	current := q.Inc.Start() == m.at(q.ID).life.Start() || !m.has(Incarnations)
 	if current {
 		m.postpone(now, q.ID)
+		m.heard(now, q.ID)
 	}
 	switch msg := in.Msg.(type) {
 	case *wire.Request:
@@ -215,13 +233,21 @@ func (m *Machine) receive(now core.Instant, in mutex.Receive, out *mutex.Effects
 	case *wire.OK:
 		m.onOK(now, q, current, msg, out)
 	case *wire.Release:
-		m.onRelease(msg.ID)
+		m.onRelease(msg.ID, out)
+	case *wire.Alive:
+		m.onAlive(q, msg, out)
+	case *wire.AliveAck:
+		m.onAliveAck(now, msg, out)
 	case *wire.Recover:
 		if current {
 			m.onRecover(now, q, msg, out)
 		}
 	case *wire.Recovered:
 		m.onRecovered(now, q, current, msg, out)
+	default:
+		if current {
+			m.receiveTree(now, q, msg, out)
+		}
 	}
 }
 
@@ -240,6 +266,9 @@ func (m *Machine) onRequest(now core.Instant, q core.Peer, msg *wire.Request, ou
 	} else if !p.listed {
 		out.Learned = append(out.Learned, q)
 	}
+	if t := m.treeOf(r); t != nil {
+		t.direct = true
+	}
 	m.answer(r, core.Reply, out)
 }
 
@@ -248,12 +277,12 @@ func (m *Machine) onRequest(now core.Instant, q core.Peer, msg *wire.Request, ou
 // in rec although this life granted nothing, so here the common rule decides.
 // Within one life it comes to the same: who granted r asks later than r.
 func (m *Machine) answer(r core.RequestID, mode core.Mode, out *mutex.Effects) {
-	if m.st == mutex.Held || m.st == mutex.Wait && m.cur.Before(r) {
-		m.def.Put(r)
+	if m.defers(r) {
 		return
 	}
 	m.def.Delete(r.Node)
 	m.sendOK(r, mode, out)
+	m.passTree(r, out)
 }
 
 // sendOK grants r: the set is what was granted before (H2: a deferred node
@@ -274,6 +303,7 @@ func (m *Machine) sendOK(r core.RequestID, mode core.Mode, out *mutex.Effects) {
 	}
 	out.Send(r.Node, ok, mode)
 	m.rec.Raise(r)
+	m.need(r.Node)
 	if m.amnesiac {
 		m.owed.Add(r.Node)
 	}
@@ -293,7 +323,11 @@ func (m *Machine) onOK(now core.Instant, q core.Peer, current bool, msg *wire.OK
 	for _, j := range msg.Set {
 		m.ask(now, j, out)
 	}
-	if p = m.at(q.ID); !current || !p.asked {
+	if p = m.at(q.ID); m.own != nil && current && !p.asked && !p.gone {
+		p.asked = true // it heard of the request through the tree
+		m.met(q, out)
+	}
+	if !current || !p.asked {
 		return // an older life's (H4a), or given up meanwhile
 	}
 	if p.pending {
@@ -313,14 +347,15 @@ func (m *Machine) tryEnter(now core.Instant, out *mutex.Effects) {
 	if m.st != mutex.Wait {
 		return
 	}
-	if m.short() { // in place of the slow path: ask whoever has appeared
+	if m.short() { // ask whoever has appeared
 		for k := range m.peers {
-			if m.peers[k].listed {
+			if m.peers[k].listed && !m.inTree(core.NodeID(k)) {
 				m.askWith(now, core.NodeID(k), nil, out)
 			}
 		}
 	}
-	if m.nPending == 0 && (2*m.nGrants > m.cfg.NUpper || !m.has(Majority)) {
+	m.considerSlow(now, out)
+	if m.nPending == 0 && (m.own == nil || m.own.told) && (2*m.nGrants > m.cfg.NUpper || !m.has(Majority)) {
 		m.st = mutex.Held
 		m.reaskAt = core.Never
 		out.Granted = true
@@ -333,6 +368,7 @@ func (m *Machine) tryEnter(now core.Instant, out *mutex.Effects) {
 
 func (m *Machine) exit(out *mutex.Effects) {
 	release := &wire.Release{ID: m.cur}
+	m.endSlow(release, out)
 	for k := range m.peers {
 		if p := &m.peers[k]; p.listed || p.asked {
 			out.Send(core.NodeID(k), release, core.Datagram)
@@ -344,13 +380,16 @@ func (m *Machine) exit(out *mutex.Effects) {
 	for len(m.def) > 0 { // H2: one after the other, each sees the former
 		r := m.def[0]
 		m.def.Delete(r.Node)
-		m.sendOK(r, core.Reliable, out)
+		if t := m.treeOf(r); t == nil || t.direct || t.granted {
+			m.sendOK(r, core.Reliable, out)
+		}
+		m.passTree(r, out)
 	}
 }
 
 // onRelease forgets the request that is over and the older ones of its node
 // (H3a: matched by request id, with the newest finished one as a tombstone).
-func (m *Machine) onRelease(r core.RequestID) {
+func (m *Machine) onRelease(r core.RequestID, out *mutex.Effects) {
 	if r.Node == m.self.ID {
 		return
 	}
@@ -359,6 +398,7 @@ func (m *Machine) onRelease(r core.RequestID) {
 	}
 	m.rec.DeleteUpTo(r)
 	m.def.DeleteUpTo(r)
+	m.endTree(r, out)
 }
 
 // fence gives up the request in progress; the deferred are answered, since the
@@ -381,6 +421,8 @@ func (m *Machine) tick(now core.Instant, out *mutex.Effects) {
 		}
 	}
 	m.retryRecovery(now, out)
+	m.tickSlow(now, out)
+	m.tickProbes(now, out)
 	if m.st != mutex.Wait || now < m.reaskAt {
 		return
 	}
@@ -401,9 +443,9 @@ func (m *Machine) tick(now core.Instant, out *mutex.Effects) {
 
 // Deadline implements mutex.Machine.
 func (m *Machine) Deadline() core.Instant {
-	t := core.Never
+	t := min(m.slowDeadline(), m.probeAt)
 	if m.st == mutex.Wait {
-		t = m.reaskAt
+		t = min(t, m.reaskAt)
 	}
 	if m.amnesiac {
 		t = min(t, m.retryAt)

@@ -45,6 +45,11 @@ func (m *Machine) learnLife(now core.Instant, q core.Peer, out *mutex.Effects) {
 		m.def.Delete(q.ID)
 	}
 	m.unsuspect(q.ID)
+	if i, ok := m.findTree(q.ID); ok && m.trees[i].ID.Inc.Start() < q.Inc.Start() {
+		m.forgetTree(q.ID)
+	}
+	m.heard(now, q.ID)
+	m.loseEverywhere(now, q, true, out)
 	m.dropAnswer(q.ID, out)
 	if m.st != mutex.Wait || !p.asked {
 		return
@@ -109,6 +114,9 @@ func (m *Machine) memberDown(now core.Instant, in mutex.MemberDown, out *mutex.E
 		p.granted = false
 		m.nGrants--
 	}
+	if q.Inc.Start() >= p.life.Start() {
+		m.loseEverywhere(now, q, false, out)
+	}
 	switch {
 	case q.Inc.Start() < p.life.Start():
 		// An older life failed: what it answered was taken back already.
@@ -123,7 +131,7 @@ func (m *Machine) memberDown(now core.Instant, in mutex.MemberDown, out *mutex.E
 func (m *Machine) suspect(now core.Instant, q core.Peer) {
 	i, found := m.findDown(q.ID)
 	if !found {
-		m.down = slices.Insert(m.down, i, failure{peer: q, at: now.Add(m.cfg.SuspicionWait)})
+		m.down = slices.Insert(m.down, i, failure{peer: q, since: now, at: now.Add(m.cfg.SuspicionWait)})
 	}
 }
 
@@ -160,5 +168,6 @@ func (m *Machine) confirm(q core.Peer, out *mutex.Effects) {
 	m.def.Delete(q.ID)
 	m.owed.Delete(q.ID)
 	m.waiting.Delete(q.ID)
+	m.forgetTree(q.ID)
 	out.Forget = append(out.Forget, q.ID)
 }

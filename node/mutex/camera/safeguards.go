@@ -4,7 +4,7 @@ import "fmt"
 
 // Safeguard is a set of the remedies of ALGORITHMS 2.2 that a test may take
 // away, to see that exploration finds what they prevent.
-type Safeguard uint8
+type Safeguard uint16
 
 // The safeguards.
 const (
@@ -14,10 +14,14 @@ const (
 	Amnesia                            // a restarted process grants nothing before it has recovered (H4a)
 	OwnRecords                         // enter also asks those that the node granted itself (H9)
 	UnAsk                              // a silent OK un-asks the peer (H5b/c)
+	TreeRecords                        // an OK through a tree is remembered like any other (2.5)
+	TreeSets                           // and asks those that it names (2.5)
+	TreeLives                          // and counts in the life that gave it only (2.5, H4a)
+	Probing                            // peers that are not listed are probed (H8)
 )
 
 // safeguards names them, in the order of the constants.
-var safeguards = []string{"ok-id", "majority", "incarnation", "amnesia", "own-rec", "un-ask"}
+var safeguards = []string{"ok-id", "majority", "incarnation", "amnesia", "own-rec", "un-ask", "tree-rec", "tree-sets", "tree-lives", "probing"}
 
 // ParseSafeguard returns the safeguard of that name.
 func ParseSafeguard(name string) (Safeguard, error) {

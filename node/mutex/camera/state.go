@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 
 	"churnbed/node/mutex/requests"
+	"churnbed/node/wire"
 )
 
 // AppendState implements mutex.Machine.
@@ -19,7 +20,7 @@ func (m *Machine) AppendState(b []byte) []byte {
 		}
 		b = binary.AppendUvarint(b, uint64(k)+1)
 		var flags byte
-		for i, f := range [...]bool{p.listed, p.asked, p.pending, p.granted, p.gone} {
+		for i, f := range [...]bool{p.listed, p.asked, p.pending, p.granted, p.gone, p.met, p.watch.on} {
 			if f {
 				flags |= 1 << i
 			}
@@ -30,6 +31,8 @@ func (m *Machine) AppendState(b []byte) []byte {
 		b = binary.AppendUvarint(b, p.told)
 		b = binary.AppendUvarint(b, p.heard)
 		b = binary.AppendUvarint(b, uint64(p.heardInc))
+		b = binary.AppendVarint(b, int64(p.watch.alive))
+		b = append(binary.AppendVarint(b, int64(p.watch.sent)), p.watch.missed)
 		b = requests.AppendRequest(b, p.done)
 	}
 	b = append(b, 0)
@@ -40,6 +43,7 @@ func (m *Machine) AppendState(b []byte) []byte {
 	for _, f := range m.down {
 		b = binary.AppendVarint(b, int64(f.peer.ID))
 		b = binary.AppendUvarint(b, uint64(f.peer.Inc))
+		b = binary.AppendVarint(b, int64(f.since))
 		b = binary.AppendVarint(b, int64(f.at))
 	}
 	b = binary.AppendVarint(b, int64(m.reaskAt))
@@ -53,5 +57,77 @@ func (m *Machine) AppendState(b []byte) []byte {
 	b = m.answered.AppendState(b)
 	b = binary.AppendVarint(b, int64(m.retryAt))
 	b = m.waiting.AppendState(b)
-	return m.owed.AppendState(b)
+	b = m.owed.AppendState(b)
+	b = binary.AppendVarint(b, int64(m.probeAt))
+	b = binary.AppendUvarint(b, uint64(m.turn))
+	return m.slow.appendState(b)
+}
+
+func (s *slow) appendState(b []byte) []byte {
+	b = binary.AppendVarint(b, int64(s.startAt))
+	b = binary.AppendVarint(b, int64(s.wait))
+	b = binary.AppendUvarint(b, s.stamp)
+	b = binary.AppendUvarint(b, uint64(len(s.trees)))
+	for _, t := range s.trees {
+		b = t.appendState(b)
+	}
+	if s.own == nil {
+		b = append(b, 0)
+	} else {
+		b = s.own.appendState(append(b, 1))
+	}
+	b = binary.AppendUvarint(b, uint64(len(s.partial)))
+	for i := range s.partial {
+		p := &s.partial[i]
+		b = binary.AppendUvarint(binary.AppendVarint(b, int64(p.from.ID)), uint64(p.from.Inc))
+		b = binary.AppendUvarint(requests.AppendRequest(append(b, p.kind), p.tree.ID), p.tree.Round)
+		b = binary.AppendUvarint(binary.AppendUvarint(b, p.stamp), uint64(p.next))
+		b = appendShape(p.ok.appendState(b), p.shape)
+	}
+	return b
+}
+
+func (t *tree) appendState(b []byte) []byte {
+	b = binary.AppendUvarint(requests.AppendRequest(b, t.ID), t.Round)
+	b = binary.AppendVarint(b, int64(t.parent))
+	for _, n := range [...]int64{int64(t.depth), int64(t.target), int64(t.echoed), int64(t.at), int64(t.pace), int64(t.expire), int64(t.okStamp), int64(t.echoStamp)} {
+		b = binary.AppendVarint(b, n)
+	}
+	b = appendFlags(b, t.joined, t.direct, t.granted, t.told)
+	b = appendShape(t.ok.appendState(b), t.shape)
+	b = binary.AppendUvarint(b, uint64(len(t.contacts)))
+	for i := range t.contacts {
+		c := &t.contacts[i]
+		b = binary.AppendUvarint(binary.AppendVarint(b, int64(c.peer.ID)), uint64(c.peer.Inc))
+		b = appendFlags(append(b, byte(c.state)), c.adopted, c.full, c.ok)
+		b = binary.AppendVarint(binary.AppendVarint(b, int64(c.started)), int64(c.echoed))
+		b = appendShape(b, c.shape)
+	}
+	return b
+}
+
+func (g *granted) appendState(b []byte) []byte {
+	for _, set := range g.sets() {
+		b = set.AppendState(b)
+	}
+	return b
+}
+
+func appendShape(b []byte, shape []wire.Branch) []byte {
+	b = binary.AppendUvarint(b, uint64(len(shape)))
+	for _, s := range shape {
+		b = binary.AppendUvarint(binary.AppendVarint(b, int64(s.Peer.ID)), uint64(s.Peer.Inc))
+		b = append(b, byte(s.Depth))
+	}
+	return b
+}
+
+func appendFlags(b []byte, flags ...bool) []byte {
+	var bits byte
+	for i, f := range flags {
+		if f {
+			bits |= 1 << i
+		}
+	}
+	return append(b, bits)
 }

@@ -197,7 +197,7 @@ func (m *model) start(s *state, k int) {
 func (m *model) settleLocal(l *local, out *mutex.Effects) {
 	l.st, l.due = l.machine.State(), l.machine.Deadline() <= 0
 	for _, note := range out.Notes {
-		l.amnesiac = note == "amnesiac"
+		l.amnesiac = note == "amnesiac" || l.amnesiac && note != "recovered"
 	}
 	if c, ok := l.machine.(mutex.Custodian); ok {
 		l.custody = c.Custody()

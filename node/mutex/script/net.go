@@ -113,7 +113,7 @@ func (n *Net) Step(k int, in mutex.Input) {
 	var out mutex.Effects
 	x.Machine.Step(n.Now, in, &out)
 	for _, note := range out.Notes {
-		x.Amnesiac = note == "amnesiac"
+		x.Amnesiac = note == "amnesiac" || x.Amnesiac && note != "recovered"
 		n.tell("p%d is %s", k, note)
 	}
 	if !out.Given.IsZero() {
@@ -243,6 +243,34 @@ func describe(m core.Message) string {
 	case *wire.Failed:
 		fmt.Fprintf(&b, " %v", m.ID)
 		describeRound(&b, m.Round)
+	case *wire.TreeJoin:
+		fmt.Fprintf(&b, " %v/%d depth=%d", m.ID, m.Round, m.Depth)
+	case *wire.TreeAck:
+		fmt.Fprintf(&b, " %v/%d %s", m.ID, m.Round, [...]string{"elsewhere", "child", "unknown"}[m.Answer])
+	case *wire.TreeStart:
+		fmt.Fprintf(&b, " %v/%d level=%d", m.ID, m.Round, m.Level)
+		if m.Adopt {
+			b.WriteString(" adopts")
+		}
+	case *wire.TreeEcho:
+		fmt.Fprintf(&b, " %v/%d level=%d", m.ID, m.Round, m.Level)
+		if m.More {
+			b.WriteString(" more")
+		}
+		for i, s := range m.Shape {
+			b.WriteString(map[bool]string{true: " shape=", false: " "}[i == 0])
+			fmt.Fprintf(&b, "%s:p%d", strings.Repeat(".", s.Depth-1), s.Peer.ID)
+		}
+	case *wire.TreeOK:
+		fmt.Fprintf(&b, " %v/%d", m.ID, m.Round)
+		describePeers(&b, " granted", m.Grants)
+		describePeers(&b, " amnesiac", m.Amnesiac)
+		describePeers(&b, " recent", m.Recent)
+		describePeers(&b, " restarted", m.Lives)
+	case *wire.Alive:
+		fmt.Fprintf(&b, " p%d for p%d", m.Target, m.Origin)
+	case *wire.AliveAck:
+		fmt.Fprintf(&b, " p%d for p%d", m.Peer.ID, m.Origin)
 	case *wire.Token:
 		fmt.Fprintf(&b, " for %v", m.For)
 	case *wire.TokenRequest:

@@ -22,6 +22,9 @@ import (
 // suspicionWait is that of every machine that a name of Algorithm makes.
 const suspicionWait = 10 * time.Second
 
+// probeTimeout is that of camera.
+const probeTimeout = 8 * time.Second
+
 // withoutNames are the readings of maekawa that lack a safeguard.
 var withoutNames = map[string]maekawa.Safeguard{
 	"without-displaced": maekawa.Displaced, "without-failed": maekawa.Failed, "without-inquiry": maekawa.Inquiry,
@@ -33,10 +36,12 @@ var withoutNames = map[string]maekawa.Safeguard{
 // +release-by-id, +wake-later; maekawa+without-displaced, the algorithm before the
 // correction of 1987, and without other safeguards, see withoutNames), for at
 // most nUpper nodes. With +no-wait, which all know, a detected failure gives
-// the silent OK at the next Tick; camera+without-un-ask, and so on, lacks a
-// safeguard of the package camera. The token algorithms naimi-trehel, bv95 and
-// fairk take +without-ids, bv95 also +last (tree choice), the latter two +kN:
-// N tokens, of which the nodes 0 to N-1 have one each at the start.
+// the silent OK at the next Tick; camera+fast-only takes no slow path,
+// camera+impatient takes it as soon as grants are missing, and
+// camera+without-un-ask, and so on, lacks a safeguard of the package camera.
+// The token algorithms naimi-trehel, bv95 and fairk take +without-ids, bv95
+// also +last (tree choice), the latter two +kN: N tokens, of which the nodes 0
+// to N-1 have one each at the start.
 func Algorithm(name string, nUpper int) (Make, error) {
 	base, rest, _ := strings.Cut(name, "+")
 	with := map[string]bool{}
@@ -66,7 +71,13 @@ func Algorithm(name string, nUpper int) (Make, error) {
 		}
 		mk = func(self core.Peer) mutex.Machine { return camerapaper.New(self, cfg) }
 	case "camera":
-		cfg := camera.Config{NUpper: nUpper, SuspicionWait: wait}
+		cfg := camera.Config{
+			NUpper: nUpper, SuspicionWait: wait, Probe: camera.Probe{Timeout: probeTimeout},
+			Slow: camera.Slow{On: !take("fast-only")},
+		}
+		if take("impatient") {
+			cfg.Slow.Patience = -1
+		}
 		for o := range strings.SplitSeq(rest, "+") {
 			if name, ok := strings.CutPrefix(o, "without-"); ok {
 				s, err := camera.ParseSafeguard(name)

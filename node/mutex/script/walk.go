@@ -264,6 +264,16 @@ func (w *walker) tick(k int) {
 			w.net.Fence(j)
 		}
 	}
+	if m, ok := x.Machine.(interface {
+		Suspects(list []core.Peer) []core.Peer
+	}); ok {
+		for _, p := range m.Suspects(nil) { // those that its own probes found silent
+			if q := w.net.Nodes[p.ID]; q.Up && p.Inc.Start() == q.Peer.Inc.Start() && q.Machine.State() != mutex.None {
+				w.say("> fence p%d, which p%d gives up", p.ID, k)
+				w.net.Fence(int(p.ID))
+			}
+		}
+	}
 	w.net.Now = max(w.net.Now, x.Machine.Deadline())
 	w.say("> tick p%d at %v", k, w.net.Now)
 	w.net.Tick(k)
