@@ -38,6 +38,17 @@ func New(name string, nodes []Node, links []Link) (*Topology, error) {
 	return t, nil
 }
 
+// Unplaced makes a topology of n nodes whose positions are not known: they are
+// laid out by the links alone. The links are taken over.
+func Unplaced(name string, n int, links []Link) (*Topology, error) {
+	t, err := New(name, make([]Node, n), links)
+	if err != nil {
+		return nil, err
+	}
+	lay(t, make([]bool, n))
+	return t, nil
+}
+
 // WithinRadius makes the topology whose links join all nodes at most radius
 // metres apart (the rule of the reference simulators).
 func WithinRadius(name string, nodes []Node, radius float64) (*Topology, error) {

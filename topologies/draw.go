@@ -16,8 +16,10 @@ import (
 
 // DrawOptions say how to draw; the zero value is good.
 type DrawOptions struct {
-	Title string  // empty: the topology's name, nodes and links
-	Width float64 // of the picture in cm, 0 for 18 to 34 by the number of nodes
+	Title string        // empty: the topology's name, nodes and links
+	Width float64       // of the picture in cm, 0 for 18 to 34 by the number of nodes
+	Fill  []color.Color // of each node's disc; nil, or nil for a node: dark blue
+	Ring  []color.Color // around the disc; nil, or nil for a node: white
 }
 
 // Draw draws t as "svg" or "png": nodes with their ids, axes in metres, and
@@ -31,6 +33,7 @@ func Draw(w io.Writer, t *Topology, format string, opt DrawOptions) error {
 		return fmt.Errorf("draw topology: %w", err)
 	}
 	m := newMeshPlot(t)
+	m.fill, m.ring = opt.Fill, opt.Ring
 	p := plot.New()
 	p.Title.Text = opt.Title
 	if opt.Title == "" {
@@ -95,6 +98,8 @@ type meshPlot struct {
 	lineWidth vg.Length
 	alpha     uint8 // of links
 	font      text.Style
+	fill      []color.Color
+	ring      []color.Color
 }
 
 func newMeshPlot(t *Topology) *meshPlot {
@@ -206,6 +211,13 @@ func (m *meshPlot) Plot(c draw.Canvas, plt *plot.Plot) {
 	for i, p := range at {
 		if !c.Contains(p) {
 			continue
+		}
+		rim, disc := rim, disc
+		if i < len(m.ring) && m.ring[i] != nil {
+			rim.Color, rim.Radius = m.ring[i], m.radius*1.35
+		}
+		if i < len(m.fill) && m.fill[i] != nil {
+			disc.Color = m.fill[i]
 		}
 		c.DrawGlyph(rim, p)
 		c.DrawGlyph(disc, p)

@@ -72,7 +72,8 @@ const order = `
 
 	# Judgement reads files only: it knows neither simulator nor controller.
 	node/eventlog, node/wire, topologies, workloads < results;
-	results < results/foreign, results/compare;
+	results < results/foreign, results/compare, results/timeline, results/timeline/timelinetest;
+	results/timeline < results/report;
 	results/foreign < results/reproduce;
 	NONE < workloads/scenarios/reproduce;
 
@@ -86,7 +87,7 @@ const order = `
 	emulator/simulate, results/reproduce < emulator/reproduce;
 	emulator/simulate < emulator/minimise;
 	NONE < workloads/traps;
-	emulator/controller, emulator/reproduce, emulator/minimise, workloads/traps, emulator/guest, results/compare, workloads/scenarios/reproduce, node/mutex/script < emulator/cmd/churnbed;
+	emulator/controller, emulator/reproduce, emulator/minimise, workloads/traps, emulator/guest, results/compare, results/report, workloads/scenarios/reproduce, node/mutex/script < emulator/cmd/churnbed;
 
 	NONE < emulator/archtest;
 `
@@ -126,7 +127,7 @@ var edges = []struct {
 	{"github.com/urfave/cli/v2", []string{"emulator/cmd/churnbed"}, "flags are the command's business"},
 	{"go.yaml.in/yaml/v3", []string{"emulator/scenario", "results", "results/reproduce"}, "files decode into specs in one place"},
 	{"github.com/anishathalye/porcupine", []string{"results"}, "the second judge is one function"},
-	{"gonum.org/v1/plot", []string{"topologies", "results", "results/compare", "results/reproduce"}, "drawing is not part of a run"},
+	{"gonum.org/v1/plot", []string{"topologies", "results", "results/compare", "results/reproduce", "results/report"}, "drawing is not part of a run"},
 }
 
 type pkg struct {

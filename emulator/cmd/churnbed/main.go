@@ -54,6 +54,7 @@ func commands() []*cli.Command {
 		compareCommand(),
 		importCommand(),
 		exportCommand(),
+		reportCommand(),
 		versionCommand(),
 		psCommand(),
 		topCommand(),
