@@ -231,9 +231,9 @@ func (m *minimisation) say(format string, args ...any) {
 func (m *minimisation) in(ctx context.Context, engine string, sc *scenario.Scenario) (*minimise.Result, error) {
 	opt := minimise.Options{Scenario: sc, Arrivals: m.arrivals, Property: m.property, Repeat: 1}
 	if engine == results.Emulated {
-		opt.Engine, opt.Repeat = m.emulator(), m.repeat
+		opt.Engine, opt.Repeat = m.realProcesses(), m.repeat
 	} else {
-		opt.Engine = minimise.Simulator(func(sc *scenario.Scenario) *results.Manifest { return manifest(sc, "", "") })
+		opt.Engine = simulator()
 	}
 	show, finish := m.progress(engine)
 	defer finish()
@@ -258,29 +258,33 @@ func (m *minimisation) in(ctx context.Context, engine string, sc *scenario.Scena
 	}
 }
 
-// emulator runs a scenario on real processes and leaves nothing.
-func (m *minimisation) emulator() minimise.Engine {
+// realProcesses is the Engine that runs a scenario on real processes and
+// leaves nothing.
+func (o runOptions) realProcesses() minimise.Engine {
 	return func(ctx context.Context, sc *scenario.Scenario) (s *results.Summary, err error) {
-		dir, err := os.MkdirTemp("", "churnbed-minimise-*")
+		dir, err := os.MkdirTemp("", "churnbed-run-*")
 		if err != nil {
 			return nil, hostError(err)
 		}
 		defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 		var said bytes.Buffer
-		one := m.runOptions
-		one.stdout, one.stderr, one.json, one.quiet, one.interrupts = io.Discard, &said, false, true, true
+		o.stdout, o.stderr, o.json, o.quiet, o.interrupts = io.Discard, &said, false, true, true
 		placed := *sc
 		placed.Out = filepath.Join(dir, "run")
-		if err := emulate(ctx, &placed, one); err != nil && exitCode(err) != exitCheckFailed {
+		if err := emulate(ctx, &placed, o); err != nil && exitCode(err) != exitCheckFailed {
 			return nil, err
 		}
 		run, err := results.Open(placed.Out)
 		if err != nil {
 			return nil, hostError(fmt.Errorf("%w\n%s", err, &said))
 		}
-		s, err = results.Summarise(run)
-		return s, err
+		return results.Summarise(run)
 	}
+}
+
+// simulator is the Engine of the simulator.
+func simulator() minimise.Engine {
+	return minimise.Simulator(func(sc *scenario.Scenario) *results.Manifest { return manifest(sc, "", "") })
 }
 
 // progress shows a bar on a terminal, else a line for each step forward.

@@ -1,0 +1,65 @@
+package main
+
+import (
+	"encoding/json"
+	"path/filepath"
+	"testing"
+
+	"churnbed/workloads/traps"
+)
+
+// Every trap catches the published text in each trial, and the hardened one in none.
+func TestTrapsSimulated(t *testing.T) {
+	t.Parallel()
+	o := churnbed(t, "reproduce", "traps", "--trials", "3", "--json")
+	o.want(t, 0)
+	var rows []trapRow
+	if err := json.Unmarshal([]byte(o.stdout), &rows); err != nil {
+		t.Fatal(err)
+	}
+	if len(rows) != 2*len(traps.All()) {
+		t.Fatalf("%d rows", len(rows))
+	}
+	for _, r := range rows {
+		want := 0
+		if r.Algorithm == trapAlgorithms[0] {
+			want = 3
+		}
+		if r.Trials != 3 || r.Violating+r.Starved != want {
+			t.Errorf("%+v", r)
+		}
+	}
+	churnbed(t, "reproduce", "traps", "h0").want(t, 2)
+	churnbed(t, "reproduce", "traps", "--trials", "0").want(t, 2)
+	churnbed(t, "reproduce", "traps", "h1", "--record").want(t, 2)
+}
+
+// Two of them with real kills: a newcomer, and a friend that forgets.
+func TestTrapsRealProcesses(t *testing.T) {
+	needRuns(t)
+	t.Parallel()
+	for _, name := range []string{"h1", "h4a"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			o := churnbed(t, "reproduce", "traps", name, "--emulate", "--trials", "1", "--json")
+			o.want(t, 0)
+			var rows []trapRow
+			if err := json.Unmarshal([]byte(o.stdout), &rows); err != nil {
+				t.Fatal(err)
+			}
+			if len(rows) != 2 || rows[0].Violating != 1 || rows[1].Violating != 0 {
+				t.Errorf("%v", o)
+			}
+		})
+	}
+}
+
+// The files are scenarios as any other.
+func TestTrapFiles(t *testing.T) {
+	t.Parallel()
+	file, err := filepath.Abs("../../../workloads/traps/h4b.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	churnbed(t, "sim", file, "--algorithm", "camera-paper", "--json", "--out", filepath.Join(t.TempDir(), "run")).want(t, 1)
+}

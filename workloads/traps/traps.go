@@ -1,0 +1,31 @@
+// Package traps holds scenarios that walk into the traps of the published
+// Camera algorithm (ALGORITHMS 2.2) with nothing but kills, stops, link changes
+// and planted lists: on real processes and in the simulator alike the link
+// delays force the order of events. `churnbed reproduce traps` runs them.
+package traps
+
+import "embed"
+
+// Files are the scenarios and the lists that they name.
+//
+//go:embed *.yaml *.lists
+var Files embed.FS
+
+// Trap is one scenario, NAME.yaml.
+type Trap struct {
+	Name  string
+	Title string
+	// Starves: the published algorithm waits for ever; else it lets two in.
+	Starves bool
+}
+
+// All lists them.
+func All() []Trap {
+	return []Trap{
+		{Name: "h1", Title: "a newcomer is in the list but was not asked"},
+		{Name: "h4a", Title: "the mutual friend restarts and forgets"},
+		{Name: "h4b", Title: "the requester restarts with its clock at 0"},
+		{Name: "h5a", Title: "silent OK for a live holder"},
+		{Name: "h5b", Title: "silent OK for a live node that asks later"},
+	}
+}
