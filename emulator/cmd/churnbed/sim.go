@@ -39,13 +39,13 @@ func simCommand() *cli.Command {
 			&cli.StringFlag{Name: "replay", Usage: "simulate the scenario of the run directory `DIR` again", Destination: &replay},
 		),
 		Action: func(c *cli.Context) error {
+			spec, origin, err := args.spec(c) // sets the flags behind the file, too
+			if err != nil {
+				return err
+			}
 			opt := runOptions{json: jsonOut, quiet: quiet, stdout: c.App.Writer, stderr: os.Stderr}
 			if replay != "" {
 				return replayRun(c.Context, replay, opt)
-			}
-			spec, origin, err := args.spec(c)
-			if err != nil {
-				return err
 			}
 			sc, err := scenario.Resolve(spec, origin)
 			if err != nil {
