@@ -140,6 +140,8 @@ var keys = []Key{
 		"imitate the Camera authors' simulator: the set in an OK is what its sender's set is on arrival (camera-paper, simulator only)"),
 	boolean("imitate-local-hop", GroupAlgorithm, func(s *Spec) *bool { return &s.ImitateLocalHop },
 		"imitate the Camera authors' simulator: REQUEST and RELEASE take one more hop at their source, with a link's delay and loss (simulator only)"),
+	boolean("imitate-departed", GroupAlgorithm, func(s *Spec) *bool { return &s.ImitateDeparted },
+		"imitate the Camera authors' simulator: who leaves goes on asking and answering, only the others' lists lose it, and nobody comes back (simulator only)"),
 
 	choice("transport", GroupTransport, func(s *Spec) *string { return &s.Transport },
 		"adaptive", []string{"adaptive", "fixed", stack.SourceFixed}, "retransmission timeout: from measured round trips (RFC 6298) or constant; source-fixed: no acknowledgements, the source sends again rto after the loss at any hop (simulator only)"),

@@ -113,6 +113,8 @@ func (s *Scenario) SimulatorOnly() string {
 		return "imitate-live-set"
 	case spec.ImitateLocalHop:
 		return "imitate-local-hop"
+	case spec.ImitateDeparted:
+		return "imitate-departed"
 	}
 	return ""
 }

@@ -71,6 +71,7 @@ type Spec struct {
 	ImitateDeferred  bool
 	ImitateLiveSet   bool
 	ImitateLocalHop  bool
+	ImitateDeparted  bool
 
 	// Transport
 	Transport string

@@ -100,6 +100,11 @@ func (w *World) kill(id core.NodeID, verb string) {
 	if !n.alive {
 		return
 	}
+	if w.cfg.Imitate.Departed {
+		w.command(id, stack.Depart{})
+		w.announce(id, membership.Failed)
+		return
+	}
 	w.log(-1, &eventlog.Event{
 		After: int64(w.now), Kind: eventlog.Kill, Node: int32(id), Inc: uint32(n.inc), Verb: verb, State: n.state.String(),
 	})

@@ -62,6 +62,10 @@ type Imitate struct {
 	LocalHop *link.Params
 	// LiveSet lets an OK carry its sender's set of the moment of arrival.
 	LiveSet bool
+	// Departed lets a node that churn or a fault kills go on as a requester
+	// and answer requests: only its membership service ends, with the list as
+	// it is, so that the others drop it. It is never restarted.
+	Departed bool
 }
 
 // joinLimit bounds how long the first nodes may take to join.

@@ -58,7 +58,7 @@ func Run(ctx context.Context, sc *scenario.Scenario, dir string, m *results.Mani
 
 // World prepares the simulation of a scenario; log receives every line.
 func World(sc *scenario.Scenario, log func(core.NodeID, *eventlog.Event)) (*sim.World, error) {
-	imitate := sim.Imitate{LiveSet: sc.Spec.ImitateLiveSet}
+	imitate := sim.Imitate{LiveSet: sc.Spec.ImitateLiveSet, Departed: sc.Spec.ImitateDeparted}
 	if sc.Transport.Mode == stack.SourceFixed {
 		imitate.Resend = sc.Transport.RTO
 	}

@@ -106,3 +106,32 @@ func TestInterrupted(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// Who departs under the imitation goes on asking and is served, while the
+// others' lists lose it.
+func TestDepartedStillAsk(t *testing.T) {
+	r, _ := run(t, resolve(t, "smoke.yaml",
+		scenario.Setting{Key: "imitate-departed", Value: "true"},
+		scenario.Setting{Key: "fault", Value: "at 1s crash node 3"},
+		scenario.Setting{Key: "algorithm", Value: "ra"},
+		scenario.Setting{Key: "membership", Value: "medley"},
+		scenario.Setting{Key: "requesters", Value: "list:3"},
+		scenario.Setting{Key: "arrivals", Value: "constant"},
+		scenario.Setting{Key: "mean", Value: "30s"},
+		scenario.Setting{Key: "requests", Value: "3"},
+	))
+	opened, err := results.Open(r.Dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, _, err := results.Judge(opened)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.Requests.Served != 3 || s.Churn.Kills != 0 {
+		t.Errorf("%d of 3 served, %d kills", s.Requests.Served, s.Churn.Kills)
+	}
+	if low, all := s.Membership.SizeMin, float64(len(resolve(t, "smoke.yaml").Topology.Nodes)); float64(low) != all-1 {
+		t.Errorf("smallest list %v of %v nodes, want all but the departed one", low, all)
+	}
+}

@@ -39,6 +39,10 @@ type (
 	Relink struct{ Delay []int64 }
 	// Leave asks for a graceful leave.
 	Leave struct{}
+	// Depart ends the membership service alone, with the list as it is: the
+	// others come to think that the node is gone. Only the simulator asks for
+	// it, where another simulator is imitated.
+	Depart struct{}
 	// Stop ends the run: what is still wanted is given up, logs are closed.
 	Stop struct{}
 	// Tick tells that Deadline was reached. Lost is how many datagrams the
@@ -59,6 +63,7 @@ func (Enter) input()   {}
 func (Told) input()    {}
 func (Relink) input()  {}
 func (Leave) input()   {}
+func (Depart) input()  {}
 func (Stop) input()    {}
 func (Tick) input()    {}
 func (Resend) input()  {}
@@ -122,9 +127,10 @@ type Node struct {
 	last  core.Instant  // of the latest step
 	stall time.Duration // a longer gap between steps means that the node stood still
 
-	joined  bool
-	leaving core.Instant // when a leaving node ends at the latest; Never: not leaving
-	ended   bool
+	joined   bool
+	departed bool
+	leaving  core.Instant // when a leaving node ends at the latest; Never: not leaving
+	ended    bool
 
 	probes  prober
 	traffic traffic
@@ -190,6 +196,8 @@ func (n *Node) Step(now core.Instant, in Input, out []Effect) []Effect {
 		n.probes.relink(in.Delay)
 	case Leave:
 		n.leave(now)
+	case Depart:
+		n.depart(now)
 	case Stop:
 		n.stop(now)
 	case Tick:
@@ -246,12 +254,19 @@ func (n *Node) Deadline() core.Instant {
 	if n.ended {
 		return core.Never
 	}
-	d := min(n.membership.Deadline(), n.mutex.Deadline(), n.endpoint.Deadline(), n.exitAt, n.closed, n.leaving,
+	d := min(n.membershipDeadline(), n.mutex.Deadline(), n.endpoint.Deadline(), n.exitAt, n.closed, n.leaving,
 		n.probes.next, n.traffic.next)
 	if n.began && n.next < len(n.cfg.Arrivals) {
 		d = min(d, n.epoch.Add(n.cfg.Arrivals[n.next].At))
 	}
 	return d
+}
+
+func (n *Node) membershipDeadline() core.Instant {
+	if n.departed {
+		return core.Never
+	}
+	return n.membership.Deadline()
 }
 
 func (n *Node) boot(now core.Instant, pid int) {
@@ -335,7 +350,7 @@ func (n *Node) tick(now core.Instant, lost int64) {
 		n.probes.timer(now.Sub(d))
 	}
 	n.probes.lost += lost
-	if n.membership.Deadline() <= now {
+	if n.membershipDeadline() <= now {
 		n.stepMembership(now, membership.Tick{})
 	}
 	if n.mutex.Deadline() <= now {
@@ -544,7 +559,18 @@ func (n *Node) given(now core.Instant, r core.RequestID) {
 	n.current = request{}
 }
 
+// depart ends the membership service.
+func (n *Node) depart(now core.Instant) {
+	if !n.departed {
+		n.departed, n.stall = true, 0
+		n.log(&eventlog.Event{T: int64(now), Kind: eventlog.Note, Text: "departed"})
+	}
+}
+
 func (n *Node) stepMembership(now core.Instant, in membership.Input) {
+	if n.departed {
+		return
+	}
 	fx := &n.bfx
 	fx.Reset()
 	n.membership.Step(now, in, fx)
