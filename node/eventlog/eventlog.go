@@ -86,10 +86,12 @@ type Event struct {
 	// Origin is Live where somebody had it done during the run, "" where the
 	// scenario did.
 	Origin string `json:"origin,omitempty"`
-	Link  string `json:"link,omitempty"`  // "a-b"
-	PID   int    `json:"pid,omitempty"`
-	Text  string `json:"text,omitempty"`
-	Host  *Host  `json:"host,omitempty"`
+	Link   string `json:"link,omitempty"` // "a-b"
+	PID    int    `json:"pid,omitempty"`
+	Text   string `json:"text,omitempty"`
+	Host   *Host  `json:"host,omitempty"`
+	// KG belongs to the kinds of k-groups.
+	KG *Group `json:"kg,omitempty"`
 }
 
 // Count counts datagrams of one kind handed to (or taken from) the network.

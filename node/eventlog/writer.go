@@ -143,6 +143,13 @@ func (w *Writer) appendEvent(b []byte, e *Event) ([]byte, error) {
 		}
 		b = append(append(b, `,"host":`...), h...)
 	}
+	if e.KG != nil {
+		g, err := json.Marshal(e.KG)
+		if err != nil {
+			return b, err
+		}
+		b = append(append(b, `,"kg":`...), g...)
+	}
 	return append(b, '}'), nil
 }
 
