@@ -39,6 +39,7 @@ const order = `
 
 	# Tests of the protocols as scripted traces.
 	node/mutex/*, node/mutex/naimitrehel, node/mutex/bv95, node/kgroup < node/mutex/script;
+	node/mutex/localmutex < node/mutex/localscript;
 	node/membership/* < node/membership/script;
 
 	# What a run is made of, apart from how it is run.
@@ -87,7 +88,7 @@ const order = `
 	emulator/simulate, results/reproduce < emulator/reproduce;
 	emulator/simulate < emulator/minimise;
 	NONE < workloads/traps;
-	emulator/controller, emulator/reproduce, emulator/minimise, workloads/traps, emulator/guest, results/compare, results/report, workloads/scenarios/reproduce, node/mutex/script < emulator/cmd/churnbed;
+	emulator/controller, emulator/reproduce, emulator/minimise, workloads/traps, emulator/guest, results/compare, results/report, workloads/scenarios/reproduce, node/mutex/script, node/mutex/localscript < emulator/cmd/churnbed;
 
 	NONE < emulator/archtest;
 `

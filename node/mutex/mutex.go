@@ -57,6 +57,12 @@ type (
 	// (ALGORITHMS 2.4): a request in progress or held is given up, and the
 	// node goes on under the higher incarnation.
 	Fence struct{ Inc core.Incarnation }
+	// LinkUp tells that the node has a link to a neighbour now, LinkDown that
+	// the link is gone. Algorithms that ask others over routes ignore both. A
+	// node is told before it is given a message that came over the link later.
+	LinkUp struct{ Peer core.NodeID }
+	// LinkDown is the end of what LinkUp began.
+	LinkDown struct{ Peer core.NodeID }
 	// Tick tells that Deadline was reached.
 	Tick struct{}
 )
@@ -69,6 +75,8 @@ func (MemberUp) input()        {}
 func (MemberSuspected) input() {}
 func (MemberDown) input()      {}
 func (Fence) input()           {}
+func (LinkUp) input()          {}
+func (LinkDown) input()        {}
 func (Tick) input()            {}
 
 // Effects collects what one Step asks of the owner, in order. The owner logs
@@ -120,4 +128,20 @@ type Machine interface {
 	// AppendState appends a canonical encoding of the whole state, the same
 	// for equal states, for explorers and tests.
 	AppendState(b []byte) []byte
+}
+
+// Local is an algorithm that speaks with its neighbours only, each over the
+// link to it, and needs LinkUp and LinkDown. Here Asked are the neighbours
+// that a request is to lock together with the node itself; at Granted, and
+// while Held, they are the lock set.
+type Local interface {
+	Machine
+	// Began is when the current request began to lock, and the neighbours that
+	// it was to lock then, ascending; the slice is the machine's.
+	Began() (core.Instant, []core.NodeID)
+	// Tries counts the competitions of the current request, the last included.
+	Tries() int
+	// MostInFlight is the largest number of this node's requests under way at
+	// a time on one link. A neighbour's and the answers to them come on top.
+	MostInFlight() int
 }

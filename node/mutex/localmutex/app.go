@@ -1,0 +1,114 @@
+package localmutex
+
+import (
+	"encoding/binary"
+	"slices"
+	"strconv"
+
+	"churnbed/node/mutex"
+)
+
+// App is a small application whose nodes hold one value each and change it,
+// and one neighbour's, under the lock. ACK-LOCK carries the neighbours' values
+// to the holder, RELEASE-LOCK the new one back. The holder changes its own
+// value when the neighbour has acknowledged its: if the link goes meanwhile, it
+// keeps the old one, so that a value may then be there twice, but never gets
+// lost. It releases itself last.
+type App struct {
+	// Initial value, 0..1<<31-1.
+	Initial uint32
+	// Act is called with the lock: the node's own value and those of its lock
+	// set, in the order of the ports. It returns which neighbour is concerned (-1:
+	// none) and the new values of both.
+	Act func(mine uint32, theirs []uint32, r Source) (i int, newMine, newTheirs uint32)
+}
+
+// Note begins the note of a node's new value in the log.
+const Note = "app "
+
+// writes marks a RELEASE-LOCK that changes the value.
+const writes = 1 << 31
+
+// action is what a node does under its lock, and the value that it holds.
+type action struct {
+	app     App
+	value   uint32
+	seen    []uint32 // by port, from ACK-LOCK
+	partner int      // whose value changes; self: nobody's
+	mine    uint32   // new values
+	theirs  uint32
+	waiting bool // for the partner to acknowledge
+}
+
+func (a *action) init(cfg *Config, ports int) {
+	if cfg.App != nil {
+		a.app, a.value, a.seen = *cfg.App, cfg.App.Initial, make([]uint32, ports)
+	}
+}
+
+func (a *action) clone() action {
+	c := *a
+	c.seen = slices.Clone(a.seen)
+	return c
+}
+
+func (a *action) set(v uint32, out *mutex.Effects) {
+	a.value = v
+	out.Notes = append(out.Notes, Note+strconv.FormatUint(uint64(v), 10))
+}
+
+func (a *action) announce(out *mutex.Effects) {
+	if a.app.Act != nil {
+		a.set(a.value, out)
+	}
+}
+
+func (a *action) heard(p int, value uint32) {
+	if a.app.Act != nil {
+		a.seen[p] = value
+	}
+}
+
+// written takes in what the holder of the node's lock wrote.
+func (a *action) written(value uint32, out *mutex.Effects) {
+	if a.app.Act != nil && value&writes != 0 {
+		a.set(value&^writes, out)
+	}
+}
+
+// decide lets the application act on the lock set.
+func (a *action) decide(m *Machine) {
+	if a.app.Act == nil {
+		return
+	}
+	var ports []int
+	var theirs []uint32
+	for s := m.L.without(m.gone | one(self)); s != 0; s &= s - 1 {
+		ports = append(ports, s.next())
+		theirs = append(theirs, a.seen[s.next()])
+	}
+	i, mine, other := a.app.Act(a.value, theirs, m.cfg.Rand)
+	a.partner = self
+	if i >= 0 {
+		a.partner, a.mine, a.theirs = ports[i], mine, other|writes
+	}
+}
+
+func (a *action) appendState(b []byte) []byte {
+	if a.app.Act == nil {
+		return b
+	}
+	b = binary.AppendUvarint(b, uint64(a.value))
+	b = binary.AppendUvarint(b, uint64(a.partner))
+	b = binary.AppendUvarint(b, uint64(a.mine))
+	b = binary.AppendUvarint(b, uint64(a.theirs))
+	if a.waiting {
+		b = append(b, 1)
+	} else {
+		b = append(b, 0)
+	}
+	for _, v := range a.seen {
+		b = binary.AppendUvarint(b, uint64(v))
+	}
+	return b
+}
