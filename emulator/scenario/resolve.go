@@ -146,8 +146,12 @@ func (r *resolver) stack() {
 	}
 	r.algorithm = stack.Algorithm{
 		Name: s.Algorithm, NUpper: s.NUpper, SuspicionWait: s.SuspicionWait, Release: s.Release,
+		SlowPath: s.SlowPath, TreeFailures: s.TreeFailures, ProbeTimeout: s.ProbeTimeout,
 		Snapshot: s.PaperSnapshot, ReleaseByID: s.PaperReleaseByID,
 		KeepDeferred: s.ImitateDeferred,
+	}
+	if s.ProbeTimeout == 0 {
+		r.algorithm.ProbeTimeout = -1 // never
 	}
 	if s.Algorithm != "camera-paper" {
 		const why = `"true": a reading of camera-paper, but algorithm is %s`

@@ -65,6 +65,9 @@ type Spec struct {
 	TokenPlacement   string // "first" or ids
 	TreeChoice       string
 	SuspicionWait    time.Duration
+	SlowPath         string
+	TreeFailures     int
+	ProbeTimeout     time.Duration
 	Release          string
 	PaperSnapshot    bool
 	PaperReleaseByID bool

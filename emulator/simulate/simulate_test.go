@@ -17,7 +17,7 @@ import (
 // commit that changes them.
 var digests = map[string]string{
 	"smoke.yaml":              "0658c7361aaefa739068496430efd784c5d5cf7747402745357b1b74838bf6d6",
-	"demo.yaml":               "59525b62c3ba284f56d208ae088616ddd989f05ca83c1885136c32a48141e494",
+	"demo.yaml":               "859407096a8333787916e6599e6edf863c4391e85b31a8af9befd0d2911b45c7",
 	"ra-missing-entries.yaml": "70e04064f69be22c469b46e9ddcf74ea89ad24514871a3f7c525e9abdf2364e6",
 }
 

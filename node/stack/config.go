@@ -56,6 +56,14 @@ type Algorithm struct {
 	Placement []core.NodeID `json:"placement,omitempty"`
 	// TreeChoice is how a requester picks a tree (bv95): load, random, last.
 	TreeChoice string `json:"tree_choice,omitempty"`
+	// SlowPath is SlowAuto ("" as well) or SlowOff, TreeFailures the f of the
+	// slow path's trees, 0 = 2 (camera; ALGORITHMS 2.5).
+	SlowPath     string `json:"slow_path,omitempty"`
+	TreeFailures int    `json:"tree_failures,omitempty"`
+	// ProbeTimeout is the silence after which camera takes a peer as failed
+	// that it has met and that the membership service does not watch (trap H8);
+	// 0 = 16 s, negative = never.
+	ProbeTimeout time.Duration `json:"probe_timeout,omitempty"`
 	// Release is how a RELEASE that may be lost travels: unicast or Multicast.
 	Release string `json:"release,omitempty"`
 	// Readings of the published text (camera-paper only): the OK set taken
@@ -66,6 +74,12 @@ type Algorithm struct {
 	// answered again at every exit (camera-paper only).
 	KeepDeferred bool `json:"keep_deferred,omitempty"`
 }
+
+// The values of Algorithm.SlowPath.
+const (
+	SlowAuto = "auto" // where the list, or the grants, make no majority
+	SlowOff  = "off"  // such requests wait until enough peers have appeared
+)
 
 // Membership names and tunes the membership service. Zero durations mean the
 // published values (ALGORITHMS 4).

@@ -33,7 +33,11 @@ var algorithms = map[string]func(*Config) mutex.Machine{
 		if upper == 0 {
 			upper = c.Nodes
 		}
-		return camera.New(c.Self, camera.Config{NUpper: upper, SuspicionWait: c.Algorithm.SuspicionWait})
+		return camera.New(c.Self, camera.Config{
+			NUpper: upper, SuspicionWait: c.Algorithm.SuspicionWait,
+			Slow:  camera.Slow{On: c.Algorithm.SlowPath != SlowOff, Failures: c.Algorithm.TreeFailures},
+			Probe: camera.Probe{Timeout: probeTimeout(&c.Algorithm), NoDetector: c.Membership.Service == "static"},
+		})
 	},
 	"naimi-trehel": func(c *Config) mutex.Machine {
 		return naimitrehel.New(c.Self, naimitrehel.Config{Root: c.placement()[0]})
@@ -72,10 +76,22 @@ func (c *Config) placement() []core.NodeID {
 	return c.Algorithm.Placement
 }
 
+// probeTimeout is camera's, 0 where it probes nobody.
+func probeTimeout(a *Algorithm) time.Duration {
+	if a.Name != "camera" {
+		return 0
+	}
+	return max(0, cmp.Or(a.ProbeTimeout, camera.DefaultProbeTimeout))
+}
+
 // silence is after how long others may declare a silent node failed, 0 where
-// the service detects no failures by silence. A node that runs is never so
+// nobody detects failures by silence. A node that runs is never so
 // long without a step, since it has several rounds in that time.
-func silence(m *Membership) time.Duration {
+func silence(c *Config) time.Duration {
+	m := &c.Membership
+	if m.Service == "static" {
+		return probeTimeout(&c.Algorithm)
+	}
 	if m.Service != "medley" {
 		return 0
 	}

@@ -151,7 +151,7 @@ func New(cfg Config) (*Node, error) {
 	}
 	n := &Node{
 		cfg: cfg, self: cfg.Self, closed: core.Never, exitAt: core.Never, leaving: core.Never,
-		stall: silence(&cfg.Membership),
+		stall: silence(&cfg),
 		think: core.Stream(cfg.Seed, "think/"+cfg.Self.String()),
 		endpoint: reliable.New(cfg.Self, reliable.Config{
 			Fixed: cfg.Transport.Mode == "fixed", RTO: cfg.Transport.RTO, Min: cfg.Transport.Min, Max: cfg.Transport.Max,
@@ -232,6 +232,9 @@ func (n *Node) Arrive(now core.Instant, f *wire.Frame, size int, out []Effect) [
 func (n *Node) wake(now core.Instant) {
 	gap := now.Sub(n.last)
 	n.last = now
+	if n.cfg.Membership.Service == "static" { // no rounds, so steps may be far apart
+		gap = now.Sub(min(n.Deadline(), now))
+	}
 	if n.stall == 0 || gap <= n.stall || n.mutex.State() == mutex.None {
 		return
 	}
@@ -529,10 +532,14 @@ func (n *Node) logFact(now core.Instant, f *mutex.Fact) {
 func (n *Node) granted(now core.Instant) {
 	n.ids = n.mutex.Asked(n.ids[:0])
 	n.exitAt = now.Add(n.current.cs)
-	n.log(&eventlog.Event{
+	e := &eventlog.Event{
 		T: int64(now), Kind: eventlog.Enter, Req: n.mutex.Request().String(), No: n.current.no,
 		Asked: eventlog.FormatRanges(n.ids), Grants: n.mutex.Grants(),
-	})
+	}
+	if m, ok := n.mutex.(interface{ Slow() bool }); ok && m.Slow() {
+		e.Text = eventlog.SlowPath
+	}
+	n.log(e)
 }
 
 // given records that a request was given up. A node that was in the critical

@@ -86,6 +86,9 @@ func (m *Machine) memberUp(now core.Instant, q core.Peer, out *mutex.Effects) {
 	p := m.at(q.ID)
 	known := p.listed
 	p.listed = true
+	if !m.cfg.Probe.NoDetector {
+		p.watch = watch{} // the service has taken over
+	}
 	if q.Inc.Start() == p.life.Start() {
 		p.gone = false
 		m.unsuspect(q.ID)

@@ -119,7 +119,7 @@ func (m *Machine) endSlow(release *wire.Release, out *mutex.Effects) {
 		for i := range m.own.contacts {
 			c := &m.own.contacts[i]
 			if p := m.at(c.peer.ID); c.below() && !p.listed && !p.asked {
-				out.Send(c.peer.ID, release, core.Datagram)
+				out.Send(c.peer.ID, release, core.Reliable) // not by the flood that all others hear
 			}
 		}
 	}

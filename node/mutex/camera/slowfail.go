@@ -147,7 +147,7 @@ func (m *Machine) endTree(r core.RequestID, out *mutex.Effects) {
 	}
 	for i := range t.contacts {
 		if c := &t.contacts[i]; c.below() {
-			out.Send(c.peer.ID, &wire.Release{ID: r}, core.Datagram)
+			out.Send(c.peer.ID, &wire.Release{ID: r}, core.Reliable)
 		}
 	}
 }
