@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"churnbed/node/core"
+	"churnbed/node/kgroup"
 	"churnbed/workloads"
 )
 
@@ -34,6 +35,8 @@ type Config struct {
 	Algorithm  Algorithm  `json:"algorithm"`
 	Membership Membership `json:"membership"`
 	Transport  Transport  `json:"transport"`
+	// Group is what all nodes of a run have in common with CoMesh and Hub.
+	Group *kgroup.Config `json:"group,omitempty"`
 
 	Arrivals []workloads.Arrival `json:"arrivals,omitempty"` // of this node, ascending
 	Closed   *workloads.Closed   `json:"closed,omitempty"`

@@ -25,6 +25,8 @@ import (
 
 // algorithms makes a mutual-exclusion machine by name.
 var algorithms = map[string]func(*Config) mutex.Machine{
+	CoMesh:          func(*Config) mutex.Machine { return noSection{} },
+	Hub:             func(*Config) mutex.Machine { return noSection{} },
 	"maekawa":       func(c *Config) mutex.Machine { return maekawa.New(c.Self, maekawa.Config{}) },
 	"maekawa-basic": func(c *Config) mutex.Machine { return maekawa.New(c.Self, maekawa.Config{Basic: true}) },
 	"ra":            func(c *Config) mutex.Machine { return ra.New(c.Self, ra.Config{}) },
@@ -127,6 +129,17 @@ func (c *Config) Validate() error {
 	}
 	if c.Self.ID < 0 || int(c.Self.ID) >= c.Nodes {
 		return fmt.Errorf("self %v: want an id below %d", c.Self, c.Nodes)
+	}
+	switch grouped := c.Algorithm.Name == CoMesh || c.Algorithm.Name == Hub; {
+	case grouped != (c.Group != nil):
+		return fmt.Errorf("algorithm %q: want group with %s and %s, and with no other", c.Algorithm.Name, CoMesh, Hub)
+	case !grouped:
+	case len(c.Group.Places) != c.Nodes:
+		return fmt.Errorf("group: %d places: want one a node", len(c.Group.Places))
+	default:
+		if err := c.Group.Validate(); err != nil {
+			return fmt.Errorf("group: %w", err)
+		}
 	}
 	for _, p := range c.Members {
 		if p.ID < 0 || int(p.ID) >= c.Nodes || p.ID == c.Self.ID {

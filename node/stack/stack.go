@@ -8,6 +8,7 @@ import (
 
 	"churnbed/node/core"
 	"churnbed/node/eventlog"
+	"churnbed/node/kgroup/smart"
 	"churnbed/node/membership"
 	"churnbed/node/mutex"
 	"churnbed/node/reliable"
@@ -135,6 +136,7 @@ type Node struct {
 	probes  prober
 	traffic traffic
 	floods  floods
+	group   group
 
 	// scratch memory of Step
 	out    *[]Effect
@@ -159,6 +161,7 @@ func New(cfg Config) (*Node, error) {
 	}
 	n.membership = services[cfg.Membership.Service](&n.cfg)
 	n.mutex = algorithms[cfg.Algorithm.Name](&n.cfg)
+	n.group.init(&n.cfg)
 	n.probes.init(&n.cfg)
 	n.traffic.every = cfg.CountersEvery
 	n.traffic.next = core.Never
@@ -192,6 +195,8 @@ func (n *Node) Step(now core.Instant, in Input, out []Effect) []Effect {
 		n.enqueue(now, request{in.No, now, in.CS})
 	case Told:
 		n.stepMembership(now, membership.Told{Change: in.Change})
+	case Trigger:
+		n.stepGroup(now, smart.Trigger{Routine: in.Routine})
 	case Relink:
 		n.probes.relink(in.Delay)
 	case Leave:
@@ -258,7 +263,7 @@ func (n *Node) Deadline() core.Instant {
 		return core.Never
 	}
 	d := min(n.membershipDeadline(), n.mutex.Deadline(), n.endpoint.Deadline(), n.exitAt, n.closed, n.leaving,
-		n.probes.next, n.traffic.next)
+		n.probes.next, n.traffic.next, n.group.deadline())
 	if n.began && n.next < len(n.cfg.Arrivals) {
 		d = min(d, n.epoch.Add(n.cfg.Arrivals[n.next].At))
 	}
@@ -277,6 +282,7 @@ func (n *Node) boot(now core.Instant, pid int) {
 	n.log(&eventlog.Event{T: int64(now), Kind: eventlog.Start, PID: pid})
 	n.stepMembership(now, membership.Start{Self: n.self, Peers: n.cfg.Members, Join: n.cfg.Join})
 	n.stepMutex(now, mutex.Start{Members: n.membership.Members(nil), Restarted: n.cfg.Restarted})
+	n.stepGroup(now, smart.Start{Members: n.membership.Members(nil), First: !n.cfg.Join && !n.cfg.Restarted})
 	n.probes.start(now, int(n.self.ID), n.cfg.Nodes)
 	n.traffic.start(now)
 }
@@ -306,14 +312,18 @@ func (n *Node) arrived(now core.Instant, f *wire.Frame, size int) {
 // machine that it is for.
 func (n *Node) handle(now core.Instant, f *wire.Frame) {
 	deliver := n.endpoint.Receive(now, f)
-	n.stepMembership(now, membership.Heard{Peer: f.From})
+	if n.listed(f.From.ID) {
+		n.stepMembership(now, membership.Heard{Peer: f.From})
+	}
 	if deliver {
 		switch wire.KindClass(f.Msg.Kind()) {
 		case wire.ClassMembership:
 			n.stepMembership(now, membership.Receive{From: f.From, Msg: f.Msg})
 		case wire.ClassMutex:
 			n.stepMutex(now, mutex.Receive{From: f.From, Msg: f.Msg})
-		case wire.ClassAck, wire.ClassProbe, wire.ClassGroup:
+		case wire.ClassGroup:
+			n.receiveGroup(now, f.From, f.Msg)
+		case wire.ClassAck, wire.ClassProbe:
 		}
 	}
 	n.transmit(n.endpoint.Finish(n.frames[:0]))
@@ -330,6 +340,7 @@ func (n *Node) begin(now, epoch core.Instant) {
 	for n.next < len(n.cfg.Arrivals) && epoch.Add(n.cfg.Arrivals[n.next].At) < n.booted {
 		n.next++
 	}
+	n.stepGroup(now, smart.Begin{Epoch: epoch})
 	if n.cfg.Closed != nil {
 		n.thinkAgain(max(now, epoch))
 	}
@@ -355,6 +366,9 @@ func (n *Node) tick(now core.Instant, lost int64) {
 	n.probes.lost += lost
 	if n.membershipDeadline() <= now {
 		n.stepMembership(now, membership.Tick{})
+	}
+	if n.group.deadline() <= now {
+		n.stepGroup(now, smart.Tick{})
 	}
 	if n.mutex.Deadline() <= now {
 		n.stepMutex(now, mutex.Tick{})
@@ -593,6 +607,7 @@ func (n *Node) stepMembership(now core.Instant, in membership.Input) {
 		n.endpoint.SetSelf(n.self)
 		n.log(&eventlog.Event{T: int64(now), Kind: eventlog.Note, Text: "declared failed by others, goes on as " + n.self.String()})
 		n.stepMutex(now, mutex.Fence{Inc: n.self.Inc})
+		n.stepGroup(now, smart.Renamed{Self: n.self})
 		for _, s := range sends {
 			n.transmit(n.endpoint.Send(now, s, n.frames[:0]))
 		}
@@ -615,12 +630,15 @@ func (n *Node) stepMembership(now core.Instant, in membership.Input) {
 		switch c.Kind {
 		case membership.Up:
 			n.stepMutex(now, mutex.MemberUp{Peer: c.Peer})
+			n.stepGroup(now, smart.MemberUp{Peer: c.Peer})
 		case membership.Suspected:
 			n.stepMutex(now, mutex.MemberSuspected{Peer: c.Peer})
 		case membership.Cleared:
 			// A cleared suspicion is news of life.
 			n.stepMutex(now, mutex.MemberUp{Peer: c.Peer})
+			n.stepGroup(now, smart.MemberUp{Peer: c.Peer})
 		case membership.Failed, membership.Left:
+			n.stepGroup(now, smart.MemberDown{Peer: c.Peer})
 			n.stepMutex(now, mutex.MemberDown{Peer: c.Peer, Left: c.Kind == membership.Left})
 		}
 	}
