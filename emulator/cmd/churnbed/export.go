@@ -32,11 +32,11 @@ func exportCommand() *cli.Command {
 	dir := &cli.StringFlag{Name: "o", Aliases: []string{"output"}, Usage: "write into `DIR`, which must be new or empty"}
 	return &cli.Command{
 		Name:  "export",
-		Usage: "write what the Java simulators of Camera and Medley read",
-		Subcommands: []*cli.Command{
+		Usage: "write runs in the formats of other tools: Perfetto, notebooks, OpenMetrics, the Java simulators",
+		Subcommands: append(runExports(), []*cli.Command{
 			{
 				Name: "memlists", ArgsUsage: "RUN",
-				Usage: "membership lists over time: <ms>/<id>.json, the last ones as <id>.json, sizes in memlist.csv",
+				Usage: "for the Java simulators: membership lists over time: <ms>/<id>.json, the last ones as <id>.json, sizes in memlist.csv",
 				Flags: []cli.Flag{
 					dir,
 					&cli.DurationFlag{Name: "every", Value: time.Second, Usage: "`TIME` between two snapshots, scenario time"},
@@ -46,7 +46,7 @@ func exportCommand() *cli.Command {
 			},
 			{
 				Name: "topology", ArgsUsage: "RUN or topology FILE",
-				Usage: "x,y lines, and the routing file",
+				Usage: "for the Java simulators: x,y lines, and the routing file",
 				Flags: []cli.Flag{
 					dir, radiusFlag(),
 					&cli.BoolFlag{Name: "routes", Usage: "write the routing file too"},
@@ -56,14 +56,14 @@ func exportCommand() *cli.Command {
 			},
 			{
 				Name: "trace", ArgsUsage: "RUN",
-				Usage: "who left and came back when: host, sample, 1 or 0",
+				Usage: "for the Java simulators: who left and came back when: host, sample, 1 or 0",
 				Flags: []cli.Flag{
 					dir,
 					&cli.DurationFlag{Name: "sample", Value: time.Second, Usage: "`LENGTH` of a sample, scenario time"},
 				},
 				Action: exportTrace,
 			},
-		},
+		}...),
 	}
 }
 

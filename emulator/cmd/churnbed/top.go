@@ -13,8 +13,8 @@ import (
 	"syscall"
 	"time"
 
-	tea "github.com/charmbracelet/bubbletea"
-	"github.com/charmbracelet/lipgloss"
+	tea "charm.land/bubbletea/v2"
+	"charm.land/lipgloss/v2"
 	"github.com/urfave/cli/v2"
 	"golang.org/x/term"
 
@@ -105,7 +105,7 @@ func figuresLine(f *live.Figures) string {
 
 // topOnTerminal shows a run on the whole terminal.
 func topOnTerminal(ctx context.Context, next func() (*live.View, error)) error {
-	p := tea.NewProgram(&topModel{}, tea.WithContext(ctx), tea.WithAltScreen())
+	p := tea.NewProgram(&topModel{}, tea.WithContext(ctx))
 	go func() { // ends when the stream does, which ends with the command
 		for {
 			v, err := next()
@@ -150,7 +150,7 @@ func (m *topModel) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		return m, tea.Quit
 	case tea.WindowSizeMsg:
 		m.width, m.height = msg.Width, msg.Height
-	case tea.KeyMsg:
+	case tea.KeyPressMsg:
 		switch msg.String() {
 		case "q", "esc", "ctrl+c":
 			return m, tea.Quit
@@ -173,7 +173,13 @@ var stateMarks = map[string]struct {
 }
 
 // View implements tea.Model.
-func (m *topModel) View() string {
+func (m *topModel) View() tea.View {
+	view := tea.NewView(m.screen())
+	view.AltScreen = true
+	return view
+}
+
+func (m *topModel) screen() string {
 	v := &m.view
 	if v.Info == nil {
 		return "connecting"

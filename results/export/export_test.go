@@ -1,0 +1,357 @@
+package export
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/csv"
+	"encoding/json"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/parquet-go/parquet-go"
+
+	"churnbed/results"
+	"churnbed/results/timeline"
+	"churnbed/results/timeline/timelinetest"
+)
+
+const hostile = "</script>\"'\\\n{}\x00é,;"
+
+func planted(tb testing.TB, p timelinetest.Plan) *timeline.Timeline {
+	tb.Helper()
+	dir := filepath.Join(tb.TempDir(), "run")
+	timelinetest.Write(tb, dir, p)
+	t, err := timeline.Read(dir)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return t
+}
+
+type event struct {
+	Phase    string         `json:"ph"`
+	Name     string         `json:"name"`
+	Category string         `json:"cat"`
+	Time     float64        `json:"ts"`
+	Length   float64        `json:"dur"`
+	Process  int            `json:"pid"`
+	Thread   int            `json:"tid"`
+	ID       int            `json:"id"`
+	Args     map[string]any `json:"args"`
+}
+
+func traced(t *testing.T, tl *timeline.Timeline, labels []string, messages []Message) []event {
+	t.Helper()
+	var b bytes.Buffer
+	if err := Perfetto(&b, tl, labels, messages); err != nil {
+		t.Fatal(err)
+	}
+	var trace struct{ TraceEvents []event }
+	if err := json.Unmarshal(b.Bytes(), &trace); err != nil {
+		t.Fatal(err)
+	}
+	return trace.TraceEvents
+}
+
+func TestPerfetto(t *testing.T) {
+	tl := planted(t, timelinetest.Plan{Entries: 100, Violations: 3, Kills: 5})
+	labels := make([]string, 16)
+	labels[3] = hostile
+	events := traced(t, tl, labels, []Message{{Kind: "REQUEST", From: 1, To: 2, Sent: 5e9, Received: 5.01e9}, {Kind: "OK", From: 99, To: 1}})
+	type track struct{ process, thread int }
+	slicesOf := map[track][]event{}
+	names := map[track]string{}
+	starts, ends := map[int]event{}, map[int]event{}
+	count := map[string]int{}
+	for _, e := range events {
+		at := track{e.Process, e.Thread}
+		count[e.Phase+" "+e.Category]++
+		switch e.Phase {
+		case "X":
+			slicesOf[at] = append(slicesOf[at], e)
+		case "M":
+			if e.Name == "thread_name" {
+				names[at] = e.Args["name"].(string)
+			}
+		case "s":
+			starts[e.ID] = e
+		case "f":
+			ends[e.ID] = e
+		}
+	}
+	for i := range 16 {
+		if names[track{meshProcess, nodeThread + i}] == "" {
+			t.Errorf("node %d has no track", i)
+		}
+	}
+	if got := names[track{meshProcess, nodeThread + 3}]; got != "node 3 "+hostile {
+		t.Errorf("node 3 is called %q", got)
+	}
+	for at, list := range slicesOf {
+		if names[at] == "" {
+			t.Errorf("track %v has no name", at)
+		}
+		slices.SortStableFunc(list, func(a, b event) int { return cmp.Compare(a.Time, b.Time) })
+		for i := 1; i < len(list); i++ {
+			a, b := list[i-1], list[i]
+			if a.Time+a.Length > b.Time+1e-6 && a.Time+a.Length < b.Time+b.Length-1e-6 {
+				t.Errorf("%s: %s [%f %f] and %s [%f %f] overlap by half", names[at], a.Name, a.Time, a.Length, b.Name, b.Time, b.Length)
+			}
+		}
+	}
+	inside := func(e event) bool {
+		return slices.ContainsFunc(slicesOf[track{e.Process, e.Thread}], func(s event) bool {
+			return s.Time <= e.Time && e.Time <= s.Time+s.Length
+		})
+	}
+	for id, s := range starts {
+		f, ok := ends[id]
+		if !ok || f.Time < s.Time || !inside(s) || !inside(f) {
+			t.Errorf("flow %d (%s) from %f to %f joins no slices", id, s.Name, s.Time, f.Time)
+		}
+	}
+	if len(starts) != len(ends) || count["s handover"] == 0 || count["s message"] != 1 {
+		t.Errorf("%d flows begin, %d end: %v", len(starts), len(ends), count)
+	}
+	if count["i violation"] != 3 || count["X down"] == 0 || count["X paused"] != 1 {
+		t.Errorf("events %v", count)
+	}
+	sections := 0
+	for i := range 16 {
+		for _, e := range slicesOf[track{meshProcess, nodeThread + i}] {
+			if e.Category == "section" {
+				sections++
+			}
+		}
+	}
+	if sections != 100 {
+		t.Errorf("%d sections", sections)
+	}
+}
+
+func TestTables(t *testing.T) {
+	tl := planted(t, timelinetest.Plan{Entries: 100, Violations: 3, Kills: 5})
+	tl.Faults[0].Text = hostile
+	dir := t.TempDir()
+	for _, format := range []string{CSV, Parquet} {
+		names, err := Tables(dir, format, tl, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want := []string{"nodes", "requests", "overlaps", "lives", "faults", "links", "slices", "members", "counters"}; !slices.Equal(names, want) {
+			t.Errorf("tables %v", names)
+		}
+	}
+	same(t, dir, "nodes", nodeRows(tl, nil))
+	same(t, dir, "requests", requestRows(tl))
+	same(t, dir, "overlaps", overlapRows(tl))
+	same(t, dir, "lives", lifeRows(tl))
+	same(t, dir, "faults", faultRows(tl))
+	same(t, dir, "links", linkRows(tl))
+	same(t, dir, "slices", sliceRows(tl))
+	counters := fromParquet[CounterRow](t, dir, "counters")
+	if rows := fromCSV(t, dir, "counters"); len(rows)-1 != len(counters) || len(counters) < 100 {
+		t.Errorf("%d and %d rows of counters", len(rows)-1, len(counters))
+	}
+	if members := fromParquet[MemberRow](t, dir, "members"); len(members) != 9 || members[0].Change != "failed" {
+		t.Errorf("members %v", members)
+	}
+	if _, err := Tables(dir, CSV, tl, nil); err == nil {
+		t.Error("files are written over")
+	}
+	if _, err := Tables(t.TempDir(), "xlsx", tl, nil); err == nil {
+		t.Error("format xlsx is known")
+	}
+}
+
+func fromParquet[T any](t *testing.T, dir, name string) []T {
+	t.Helper()
+	rows, err := parquet.ReadFile[T](filepath.Join(dir, name+".parquet"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return rows
+}
+
+func fromCSV(t *testing.T, dir, name string) [][]string {
+	t.Helper()
+	f, err := os.Open(filepath.Join(dir, name+".csv"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	rows, err := csv.NewReader(f).ReadAll()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return rows
+}
+
+// same compares what both files hold with the rows.
+func same[T any](t *testing.T, dir, name string, want []T) {
+	t.Helper()
+	text := func(rows []T) string {
+		b, err := json.Marshal(rows)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return strings.ReplaceAll(string(b), "null", "[]")
+	}
+	if got := fromParquet[T](t, dir, name); len(got) != len(want) || len(got) > 0 && text(got) != text(want) {
+		t.Errorf("%s.parquet holds\n%.300s\nwant\n%.300s", name, text(got), text(want))
+	}
+	if got := fromCSV(t, dir, name); len(got) != len(want)+1 {
+		t.Errorf("%s.csv has %d lines, want %d", name, len(got), len(want)+1)
+	}
+}
+
+// exposition is a strict reader of the OpenMetrics text format 1.0: the order
+// of lines, names, units, escapes and suffixes as the standard has them.
+type exposition struct {
+	types  map[string]string
+	values map[string]float64
+}
+
+var (
+	metricName = regexp.MustCompile(`^[a-zA-Z_:][a-zA-Z0-9_:]*$`)
+	sampleLine = regexp.MustCompile(`^([a-zA-Z_:][a-zA-Z0-9_:]*)(?:\{((?:[a-zA-Z_][a-zA-Z0-9_]*="(?:[^"\\\n]|\\["\\n])*"(?:,|$|\}))*)\}?)? (\S+)$`)
+)
+
+func readExposition(text string) (*exposition, error) {
+	e := &exposition{map[string]string{}, map[string]float64{}}
+	body, ok := strings.CutSuffix(text, "# EOF\n")
+	if !ok {
+		return nil, fmt.Errorf("does not end with EOF")
+	}
+	family, seen := "", map[string]bool{}
+	suffixes := map[string][]string{"counter": {"_total", "_created"}, "gauge": {""}, "histogram": {"_bucket", "_count", "_sum", "_created"}}
+	for no, line := range strings.Split(strings.TrimSuffix(body, "\n"), "\n") {
+		fail := func(what string) error { return fmt.Errorf("line %d: %s: %q", no+1, what, line) }
+		if rest, isMeta := strings.CutPrefix(line, "# "); isMeta {
+			fields := strings.SplitN(rest, " ", 3)
+			if len(fields) < 3 || !metricName.MatchString(fields[1]) {
+				return nil, fail("no descriptor")
+			}
+			if fields[1] != family {
+				if seen[fields[1]] {
+					return nil, fail("family is torn apart")
+				}
+				family = fields[1]
+				seen[family] = true
+			}
+			switch fields[0] {
+			case "HELP":
+			case "UNIT":
+				if !strings.HasSuffix(family, "_"+fields[2]) {
+					return nil, fail("unit is not the name's suffix")
+				}
+			case "TYPE":
+				if suffixes[fields[2]] == nil || e.types[family] != "" {
+					return nil, fail("type")
+				}
+				e.types[family] = fields[2]
+			default:
+				return nil, fail("unknown descriptor")
+			}
+			continue
+		}
+		m := sampleLine.FindStringSubmatch(line)
+		if m == nil {
+			return nil, fail("no sample")
+		}
+		if !slices.ContainsFunc(suffixes[e.types[family]], func(s string) bool { return m[1] == family+s }) {
+			return nil, fail("sample is not of the family " + family)
+		}
+		v, err := strconv.ParseFloat(m[3], 64)
+		if err != nil || math.IsNaN(v) || e.types[family] == "counter" && v < 0 {
+			return nil, fail("value")
+		}
+		key, _, _ := strings.Cut(line, " "+m[3])
+		if _, twice := e.values[key]; twice {
+			return nil, fail("sample is given twice")
+		}
+		e.values[key] = v
+	}
+	return e, nil
+}
+
+func TestOpenMetrics(t *testing.T) {
+	tl := planted(t, timelinetest.Plan{Entries: 100, Violations: 3, Kills: 5})
+	var b bytes.Buffer
+	if err := OpenMetrics(&b, tl, "a \"run\"\\\n"); err != nil {
+		t.Fatal(err)
+	}
+	e, err := readExposition(b.String())
+	if err != nil {
+		t.Fatalf("%v\n%s", err, b.String())
+	}
+	at := func(name string) float64 {
+		t.Helper()
+		found := math.NaN()
+		for key, v := range e.values {
+			head, labels, _ := strings.Cut(name, "{")
+			if strings.HasPrefix(key, head+"{") && strings.Contains(key, strings.TrimSuffix(labels, "}")) {
+				found = v
+			}
+		}
+		return found
+	}
+	for name, want := range map[string]float64{
+		"churnbed_nodes": 16, "churnbed_violations_total": 3, `churnbed_requests_total{outcome="served"}`: 100,
+		`churnbed_churn_total{deed="kill"}`: 5, `churnbed_verdict{verdict="violation"}`: 1, `churnbed_verdict{verdict="ok"}`: 0,
+		"churnbed_wait_seconds_count": 100, `churnbed_wait_seconds_bucket{le="+Inf"}`: 100,
+		`churnbed_datagrams_total{kind="PING"}`: float64(tl.Summary.Messages.ByKind["PING"].N),
+	} {
+		if got := at(name); got != want {
+			t.Errorf("%s = %v, want %v", name, got, want)
+		}
+	}
+}
+
+// The reader that judges the text is strict.
+func TestExpositionReader(t *testing.T) {
+	for _, bad := range []string{
+		"", "# TYPE a gauge\na 1\n", "# TYPE a counter\na 1\n# EOF\n", "# TYPE a gauge\nb 1\n# EOF\n", "# TYPE a_x gauge\n# UNIT a_x seconds\na_x 1\n# EOF\n",
+		"# TYPE a gauge\na{x=\"\\q\"} 1\n# EOF\n", "# TYPE a gauge\na 1\na 1\n# EOF\n", "# TYPE a gauge\na x\n# EOF\n", "a 1\n# EOF\n",
+		"# TYPE a gauge\na 1\n# TYPE b gauge\nb 1\n# TYPE a gauge\n# EOF\n",
+	} {
+		if _, err := readExposition(bad); err == nil {
+			t.Errorf("%q is taken", bad)
+		}
+	}
+	if e, err := readExposition("# HELP a_total_x Help \\n.\n# TYPE a_total_x counter\na_total_x_total{x=\"\\\"\",y=\"2\"} 3.0\n# EOF\n"); err != nil || len(e.values) != 1 {
+		t.Errorf("%v, %v", e, err)
+	}
+}
+
+// A run of which nothing is known has exports too.
+func TestEmptyRun(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "empty")
+	if _, err := results.Create(dir, &results.Manifest{Engine: results.Simulated, TimeScale: 1, Nodes: 2}); err != nil {
+		t.Fatal(err)
+	}
+	tl, err := timeline.Read(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	traced(t, tl, nil, nil)
+	for _, format := range []string{CSV, Parquet} {
+		if _, err := Tables(t.TempDir(), format, tl, nil); err != nil {
+			t.Error(err)
+		}
+	}
+	var b bytes.Buffer
+	if err := OpenMetrics(&b, tl, ""); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := readExposition(b.String()); err != nil {
+		t.Errorf("%v\n%s", err, b.String())
+	}
+}
