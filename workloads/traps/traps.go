@@ -27,5 +27,6 @@ func All() []Trap {
 		{Name: "h4b", Title: "the requester restarts with its clock at 0"},
 		{Name: "h5a", Title: "silent OK for a live holder"},
 		{Name: "h5b", Title: "silent OK for a live node that asks later"},
+		{Name: "h8", Title: "a dead node that no membership service watches", Starves: true},
 	}
 }
