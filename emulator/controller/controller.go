@@ -185,7 +185,7 @@ func (c *controller) run(ctx context.Context) (err error) {
 		}
 		c.opt.Manifest.Timing.TeardownMS = milliseconds(time.Since(closing))
 	}()
-	c.openHands()
+	c.openHands() //nolint:contextcheck // the server ends with the run, not with the interrupt
 	defer c.closeHands()
 	if err := c.wire(ctx); err != nil {
 		return err

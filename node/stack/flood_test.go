@@ -19,7 +19,7 @@ func TestFloodWindow(t *testing.T) {
 		for range 400 {
 			switch rng.IntN(40) {
 			case 0:
-				start, high = start+1, 0
+				start++
 				f.fresh(core.Peer{ID: 5, Inc: core.Incarnation(start) * core.IncarnationStep}, 1)
 				seen[key{start, 1}], high = true, 1
 			case 1:

@@ -113,15 +113,13 @@ func (r *Run) chart(w io.Writer, format string, fill func(*plot.Plot) error) err
 	return err
 }
 
-func addLine(p *plot.Plot, name string, k int, step bool, points plotter.XYs) error {
+func addLine(p *plot.Plot, name string, k int, points plotter.XYs) error {
 	line, err := plotter.NewLine(points)
 	if err != nil {
 		return err
 	}
 	line.Color, line.Dashes, line.Width = palette[k%len(palette)], dashes[k%len(dashes)], vg.Points(1.5)
-	if step {
-		line.StepStyle = plotter.PostStep
-	}
+	line.StepStyle = plotter.PostStep
 	p.Add(line)
 	p.Legend.Add(name, line)
 	return nil
@@ -215,7 +213,7 @@ func (r *Run) traffic(p *plot.Plot) error {
 		for i, from := range d.Traffic.From {
 			points = append(points, plotter.XY{X: float64(from) / 1e6, Y: d.Traffic.N[k][i]})
 		}
-		if err := addLine(p, name, k, true, points); err != nil {
+		if err := addLine(p, name, k, points); err != nil {
 			return err
 		}
 	}
@@ -229,7 +227,7 @@ func (r *Run) membership(p *plot.Plot) error {
 		x := sec(s.From)
 		mean, least, up = append(mean, plotter.XY{X: x, Y: s.Mean}), append(least, plotter.XY{X: x, Y: float64(s.Min)}), append(up, plotter.XY{X: x, Y: s.Up})
 	}
-	return errors.Join(addLine(p, "mean", 0, true, mean), addLine(p, "smallest", 1, true, least), addLine(p, "members that run", 2, true, up))
+	return errors.Join(addLine(p, "mean", 0, mean), addLine(p, "smallest", 1, least), addLine(p, "members that run", 2, up))
 }
 
 func (r *Run) churn(p *plot.Plot) error {
@@ -269,8 +267,8 @@ func (r *Run) churn(p *plot.Plot) error {
 		}
 		return append(out, plotter.XY{X: sec(t.End), Y: float64(len(out) - 1)})
 	}
-	return errors.Join(addLine(p, "nodes up", 0, true, points), addLine(p, "kills so far", 1, true, count(eventlog.Kill)),
-		addLine(p, "restarts so far", 2, true, count(eventlog.Restart)))
+	return errors.Join(addLine(p, "nodes up", 0, points), addLine(p, "kills so far", 1, count(eventlog.Kill)),
+		addLine(p, "restarts so far", 2, count(eventlog.Restart)))
 }
 
 func (r *Run) fidelity(p *plot.Plot) error {

@@ -71,8 +71,9 @@ type (
 		From core.Peer
 		Msg  *wire.Group
 	}
-	// MemberUp and MemberDown tell of changes of the membership list.
-	MemberUp   struct{ Peer core.Peer }
+	// MemberUp tells that the membership list gained a peer.
+	MemberUp struct{ Peer core.Peer }
+	// MemberDown tells that the list lost a peer.
 	MemberDown struct{ Peer core.Peer }
 	// Renamed tells that the process goes on under a higher incarnation.
 	Renamed struct{ Self core.Peer }

@@ -329,7 +329,7 @@ func (l *lead) retireMembers(m *Machine, r *replica) {
 	}
 }
 
-func (l *lead) retired(m *Machine, r *replica, from core.Peer) {
+func (l *lead) retired(r *replica, from core.Peer) {
 	if i := indexOf(r.members, from); i >= 0 && r.stage == migrating && l.next.state == retiring {
 		l.next.acked[i] = true
 	}

@@ -224,7 +224,7 @@ func (m *Machine) internal(from core.Peer, msg *wire.Group) {
 		r.decommissioned(m, msg)
 	case wire.KindGroupRetired:
 		if r.lead != nil {
-			r.lead.retired(m, r, from)
+			r.lead.retired(r, from)
 		}
 	}
 }

@@ -129,7 +129,6 @@ func (m *Machine) tickProbes(now core.Instant, out *mutex.Effects) {
 		}
 		if _, suspected := m.findDown(k); silence >= m.cfg.Probe.Timeout && missed >= min(m.cfg.Probe.Timeout/m.cfg.Probe.Every, 200) && !p.gone && !suspected {
 			m.silent(now, k, out)
-			p = &m.peers[i]
 		}
 	}
 }

@@ -130,6 +130,7 @@ func (r *runner) choose(at int, args []string, c choice) error {
 			}
 		}
 		return fmt.Errorf("%w: no such message", errNotNow)
+	case exit, tick, notice, enter, cut, join: // found below by their words
 	}
 	want := strings.TrimSpace(strings.Join(append([]string{verbNames[at]}, args...), " "))
 	for _, o := range n.choices(nil) {

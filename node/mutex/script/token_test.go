@@ -64,8 +64,13 @@ func TestExploreTokensWithoutIDs(t *testing.T) {
 // TestTokenNames: what a name of a token algorithm may say.
 func TestTokenNames(t *testing.T) {
 	for _, bad := range []ExploreConfig{
-		{Algorithm: "naimi-trehel+k2"}, {Algorithm: "camera+k2"}, {Algorithm: "fairk+k0"}, {Algorithm: "fairk+k9"},
-		{Algorithm: "fairk+last"}, {Algorithm: "naimi-trehel", Holders: 2}, {Algorithm: "fairk", Holders: 4},
+		{Algorithm: "naimi-trehel+k2"},
+		{Algorithm: "camera+k2"},
+		{Algorithm: "fairk+k0"},
+		{Algorithm: "fairk+k9"},
+		{Algorithm: "fairk+last"},
+		{Algorithm: "naimi-trehel", Holders: 2},
+		{Algorithm: "fairk", Holders: 4},
 	} {
 		bad.Lists, bad.Entries = everyone(3), []int{1, 1, 1}
 		if bad.Check() == nil {
