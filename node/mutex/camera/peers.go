@@ -51,6 +51,7 @@ func (m *Machine) learnLife(now core.Instant, q core.Peer, out *mutex.Effects) {
 	m.heard(now, q.ID)
 	m.loseEverywhere(now, q, true, out)
 	m.dropAnswer(q.ID, out)
+	p = m.at(q.ID) // adoption may have met nodes, which moves the entries
 	if m.st != mutex.Wait || !p.asked {
 		return
 	}
@@ -119,6 +120,7 @@ func (m *Machine) memberDown(now core.Instant, in mutex.MemberDown, out *mutex.E
 	}
 	if q.Inc.Start() >= p.life.Start() {
 		m.loseEverywhere(now, q, false, out)
+		p = m.at(q.ID)
 	}
 	switch {
 	case q.Inc.Start() < p.life.Start():

@@ -8,13 +8,13 @@ import (
 	"churnbed/node/wire"
 )
 
-// eachTree calls f for this node's part in every tree. f must not change which
-// there are.
+// eachTree calls f for this node's part in every tree. Trees that f forgets
+// are not spared.
 func (m *Machine) eachTree(f func(*tree)) {
 	if m.own != nil {
 		f(m.own)
 	}
-	for _, t := range m.trees {
+	for _, t := range slices.Clone(m.trees) {
 		f(t)
 	}
 }

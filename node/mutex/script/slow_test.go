@@ -1,6 +1,7 @@
 package script
 
 import (
+	"slices"
 	"strings"
 	"testing"
 )
@@ -50,6 +51,76 @@ func TestExploreSlowMutants(t *testing.T) {
 				return
 			}
 			t.Logf("%d steps, %d states", len(r.Found.Steps), r.States)
+		})
+	}
+}
+
+// TestWalkSlow: random schedules of more nodes with lists of a quarter.
+func TestWalkSlow(t *testing.T) {
+	for name, cfg := range map[string]WalkConfig{
+		"short lists":        {Nodes: 6, Steps: 500, Listed: 0.25, Duplicates: true},
+		"lists change":       {Nodes: 5, Steps: 500, Listed: 0.25, Duplicates: true, Lists: true, Fences: true},
+		"crashes 5":          {Nodes: 5, Steps: 700, Listed: 0.3, Crashes: 8, Duplicates: true},
+		"crashes 7":          {Nodes: 7, Steps: 900, Listed: 0.25, Crashes: 10, Lists: true, Fences: true, Duplicates: true},
+		"crashes 9":          {Nodes: 9, Steps: 1200, Listed: 0.2, Crashes: 8, Lists: true, Duplicates: true},
+		"room to spare":      {Nodes: 6, NUpper: 8, Steps: 700, Listed: 0.4, Crashes: 4, Lists: true},
+		"patient, crashes 5": {Algorithm: "camera", Nodes: 5, Steps: 700, Listed: 0.3, Crashes: 8, Duplicates: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if cfg.Algorithm == "" {
+				cfg.Algorithm = "camera+impatient"
+			}
+			entries, slow, adopted := 0, 0, 0
+			for seed := range uint64(*walks / 3) {
+				r := Walk(seed, cfg)
+				if r.Violation != "" || r.Waiting > 0 {
+					t.Fatalf("seed %d: %s, %d left waiting\n%s", seed, r.Violation, r.Waiting, strings.Join(r.Trace, "\n"))
+				}
+				entries += r.Entries
+				for _, line := range r.Trace {
+					if strings.HasSuffix(line, "is on the slow path") {
+						slow++
+					}
+					if strings.HasSuffix(line, "adopts") && strings.HasPrefix(line, "  ") {
+						adopted++
+					}
+				}
+			}
+			t.Logf("%d entries, %d requests on the slow path, %d adoptions", entries, slow, adopted)
+			if entries < *walks/9 || slow < *walks/3 || cfg.Crashes > 5 && adopted == 0 {
+				t.Error("the walks are too poor to tell")
+			}
+		})
+	}
+}
+
+// TestWanderSlow: longer random schedules of a ring and of wider lists, where
+// whoever waits is served once the trouble ends.
+func TestWanderSlow(t *testing.T) {
+	for name, c := range map[string]struct {
+		lists [][]int
+		walks int
+	}{
+		"ring of 5":  {[][]int{{1}, {2}, {3}, {4}, {0}}, 150},
+		"two each":   {[][]int{{1, 2}, {2, 3}, {3, 4}, {4, 5}, {5, 6}, {6, 0}, {0, 1}}, 50},
+		"unlisted 0": {[][]int{{1, 2}, {2, 3}, {3, 4}, {4, 5}, {5, 6}, {6, 7}, {7, 1}, {1, 2}}, 50},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			n := len(c.lists)
+			cfg := ExploreConfig{
+				Algorithm: "camera+impatient", Lists: c.lists, Entries: slices.Repeat([]int{3}, n), Crashes: slices.Repeat([]int{2}, n),
+				MaxCrashes: 2, MaxRestarts: -1, Losses: 4, Duplicates: 3, Changes: 2, SilentOKs: 2, Stuck: true,
+			}
+			r := Wander(cfg, 9, c.walks, 500)
+			if r.Found != nil {
+				t.Errorf("%s\n%s", r.Found.Numbered(), r.Found.Chart())
+			}
+			if r.Entries < c.walks {
+				t.Errorf("%d entries in %d walks: they are too poor to tell", r.Entries, c.walks)
+			}
+			t.Logf("%d entries, %d steps", r.Entries, r.Transitions)
 		})
 	}
 }
