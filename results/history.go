@@ -253,6 +253,9 @@ func (h *history) control(e *eventlog.Event) {
 	case eventlog.Interrupt:
 		h.interrupted = true
 		return
+	case eventlog.Fault:
+		h.metrics.liveActions++
+		return
 	case eventlog.Slice:
 		if e.Host != nil {
 			h.metrics.host(e.Host)

@@ -82,6 +82,7 @@ type sums struct {
 	dropped int
 
 	kills, restarts, pauses, leaves, joins int
+	liveActions                            int // done by hand while it ran
 	killedLives                            int // since the epoch
 	hit                                    map[string]int
 

@@ -39,6 +39,9 @@ type Summary struct {
 	Membership MembershipStats `json:"membership"`
 	Fidelity   Fidelity        `json:"fidelity"`
 	Timing     Timing          `json:"timing"`
+	// LiveActions counts what people did to the run by hand (controller.jsonl,
+	// "fault"), which its scenario does not tell.
+	LiveActions int `json:"live_actions"`
 	Logs       LogStats        `json:"logs"`
 }
 
@@ -190,7 +193,7 @@ func (h *history) summary(v *Verdict) *Summary {
 			MFPShare: ratio(float64(friends), float64(pairs)), MFPPairs: pairs,
 			DetectionMS: distribution(x.detections), Undetected: x.killedLives - len(x.detections),
 		},
-		Fidelity: fid, Timing: m.Timing,
+		Fidelity: fid, Timing: m.Timing, LiveActions: x.liveActions,
 		Logs: LogStats{Errors: h.logErrorCount, Cut: len(h.cuts), First: h.logErrors[:min(len(h.logErrors), 10)]},
 	}
 	if x.sizeMin > 0 {
@@ -257,6 +260,9 @@ func (s *Summary) Print(w io.Writer, dir string) error {
 		num(s.Membership.SizeMean), s.Membership.FalsePositives, percent(s.Membership.MFPShare), s.Membership.MFPPairs)
 	if f := s.Fairness; f.K > 1 {
 		p.row("fairness", "k %d, time to token: mean %s  max %s; spread of a node up to %s; Jain %s", f.K, ms(f.MTTTMS), ms(f.MaxMS), ms(f.SpreadMaxMS), num(f.Jain))
+	}
+	if s.LiveActions > 0 {
+		p.row("by hand", "%d actions while it ran; `churnbed scenario from-run %s` writes them down as a scenario", s.LiveActions, dir)
 	}
 	safety := "SAFE: never two in the critical section"
 	if s.Fairness.K > 1 {

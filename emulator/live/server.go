@@ -53,7 +53,7 @@ func Serve(picture *Picture, actor Actor, page *Page) (*Server, error) {
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	s := &Server{picture: picture, actor: actor, page: page, grpc: grpc.NewServer(grpc.WaitForHandlers(true)), stop: stop}
-	service := &service{s: s, over: ctx.Done()}
+	service := &service{s: s, run: ctx}
 	controlpb.RegisterLiveServer(s.grpc, service)
 	controlpb.RegisterHandsServer(s.grpc, service)
 	s.done.Go(func() { _ = s.grpc.Serve(guarded{l}) }) // ends at Stop
@@ -70,13 +70,24 @@ func Serve(picture *Picture, actor Actor, page *Page) (*Server, error) {
 	return s, nil
 }
 
-// Close ends all that goes on and waits for it.
+// farewell bounds how long onlookers may take to hear that the run is over.
+const farewell = 500 * time.Millisecond
+
+// Close tells everybody that the run is over, ends all that goes on and waits
+// for it.
 func (s *Server) Close() {
 	s.stop()
+	late := time.AfterFunc(farewell, func() {
+		if s.page != nil {
+			_ = s.page.server.Close()
+		}
+		s.grpc.Stop()
+	})
 	if s.page != nil {
-		_ = s.page.server.Close()
+		_ = s.page.server.Shutdown(context.Background()) // late ends it
 	}
-	s.grpc.Stop()
+	s.grpc.GracefulStop()
+	late.Stop()
 	s.done.Wait()
 }
 
@@ -84,8 +95,23 @@ func (s *Server) Close() {
 type service struct {
 	controlpb.UnimplementedLiveServer
 	controlpb.UnimplementedHandsServer
-	s    *Server
-	over <-chan struct{}
+	s   *Server
+	run context.Context //nolint:containedctx // ends with the run, which is longer than any call
+}
+
+// until returns a context that ends with a call or with the run.
+func (v *service) until(call context.Context) (context.Context, func()) {
+	ctx, cancel := context.WithCancel(call)
+	stop := context.AfterFunc(v.run, cancel)
+	return ctx, func() { stop(); cancel() }
+}
+
+// ended puts the end of the run in the place of what it did to a call.
+func (v *service) ended(err error) error {
+	if v.run.Err() != nil {
+		return status.Error(codes.Unavailable, "the run has ended")
+	}
+	return err
 }
 
 // Watch implements controlpb.LiveServer.
@@ -100,7 +126,7 @@ func (v *service) Watch(req *controlpb.WatchRequest, stream grpc.ServerStreaming
 	if req.GetOnce() {
 		return send(v.s.picture.View(0))
 	}
-	return v.s.picture.follow(stream.Context(), v.over, send)
+	return v.s.picture.follow(stream.Context(), v.run.Done(), send)
 }
 
 // follow sends the picture, then what changes of it, until ctx or over ends
@@ -121,6 +147,9 @@ func (p *Picture) follow(ctx context.Context, over <-chan struct{}, send func(Vi
 		case <-ctx.Done():
 			return nil
 		case <-over:
+			if v := p.View(seen); v.Rev > seen {
+				return send(v)
+			}
 			return nil
 		}
 	}
@@ -154,7 +183,9 @@ func (v *service) Exec(down grpc.BidiStreamingServer[controlpb.ExecInput, contro
 		verb = "shell"
 	}
 	v.s.actor.Note(verb, start.GetNode(), strings.Join(start.GetArgv(), " "))
-	up, err := hands.Exec(down.Context())
+	ctx, cancel := v.until(down.Context())
+	defer cancel()
+	up, err := hands.Exec(ctx)
 	if err != nil {
 		return err
 	}
@@ -173,7 +204,7 @@ func (v *service) Exec(down grpc.BidiStreamingServer[controlpb.ExecInput, contro
 			}
 		}
 	}()
-	return pass(up.Recv, down.Send)
+	return v.ended(pass(up.Recv, down.Send))
 }
 
 // closing returns the reason why a stream takes no more messages.
@@ -191,11 +222,13 @@ func (v *service) Capture(req *controlpb.CaptureRequest, down grpc.ServerStreami
 		return status.Error(codes.FailedPrecondition, "the mesh does not stand yet")
 	}
 	v.s.actor.Note("pcap", req.GetNode(), "")
-	up, err := hands.Capture(down.Context(), req)
+	ctx, cancel := v.until(down.Context())
+	defer cancel()
+	up, err := hands.Capture(ctx, req)
 	if err != nil {
 		return err
 	}
-	return pass(up.Recv, down.Send)
+	return v.ended(pass(up.Recv, down.Send))
 }
 
 // pass brings messages on until their stream ends.
