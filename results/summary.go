@@ -41,8 +41,8 @@ type Summary struct {
 	Timing     Timing          `json:"timing"`
 	// LiveActions counts what people did to the run by hand (controller.jsonl,
 	// "fault"), which its scenario does not tell.
-	LiveActions int `json:"live_actions"`
-	Logs       LogStats        `json:"logs"`
+	LiveActions int      `json:"live_actions"`
+	Logs        LogStats `json:"logs"`
 }
 
 // Verdicts of a run.

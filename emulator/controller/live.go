@@ -155,7 +155,9 @@ func (c *controller) happened(e *eventlog.Event) {
 	default:
 		return
 	}
-	c.hands.picture.Add(live.Entry{AtMS: float64(e.T-int64(c.epoch)) / 1e6, Text: text, Live: e.Origin == eventlog.Live})
+	if c.hands.picture != nil {
+		c.hands.picture.Add(live.Entry{AtMS: float64(e.T-int64(c.epoch)) / 1e6, Text: text, Live: e.Origin == eventlog.Live})
+	}
 }
 
 // actor is the controller as people reach it; its methods are called by the
