@@ -535,6 +535,9 @@ func (h *history) enter(n *nodeHistory, l *Line) {
 	for _, k := range ids {
 		q.set = q.set.with(k)
 	}
+	if e.Text == eventlog.SlowPath {
+		h.metrics.slowPath++
+	}
 	if n.up { // else it was killed before it wrote this line
 		h.holding = append(h.holding, q)
 		h.review(q, e.T)

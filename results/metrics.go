@@ -81,6 +81,8 @@ type sums struct {
 	dropNos map[int]struct{} // workload numbers given up
 	dropped int
 
+	slowPath int // entries by way of it
+
 	kills, restarts, pauses, leaves, joins int
 	liveActions                            int // done by hand while it ran
 	killedLives                            int // since the epoch

@@ -67,7 +67,10 @@ type RequestCounts struct {
 	UnservedReasons map[string]int `json:"unserved_reasons"`
 	AbortedReasons  map[string]int `json:"aborted_reasons"`
 	MaxOvertaken    int            `json:"max_overtaken"`
-	Unfit           bool           `json:"unfit,omitempty"` // liveness of an unfaithful run is no result
+	// SlowPath counts the critical sections that were entered by way of
+	// Camera's slow path.
+	SlowPath int  `json:"slow_path"`
+	Unfit    bool `json:"unfit,omitempty"` // liveness of an unfaithful run is no result
 }
 
 // SafetyCounts says whether mutual exclusion held; it is judged whatever the
@@ -177,7 +180,7 @@ func (h *history) summary(v *Verdict) *Summary {
 		TimeScale: m.TimeScale, Nodes: m.Nodes, Links: m.Links, Interrupted: h.interrupted || m.Interrupted,
 		Requests: RequestCounts{
 			Issued: v.Issued, Served: v.Served, Unserved: total(v.Unserved), Aborted: total(v.Aborted), Skipped: x.skipped(m.Arrivals),
-			UnservedReasons: v.Unserved, AbortedReasons: v.Aborted, MaxOvertaken: v.MaxOvertaken, Unfit: unfit,
+			UnservedReasons: v.Unserved, AbortedReasons: v.Aborted, MaxOvertaken: v.MaxOvertaken, SlowPath: x.slowPath, Unfit: unfit,
 		},
 		Safety: SafetyCounts{
 			Violations: v.ViolationCount, MaxConcurrent: v.MaxConcurrent, ViolationMS: Number(float64(v.ViolationTime) / 1e6),
@@ -251,6 +254,9 @@ func (s *Summary) Print(w io.Writer, dir string) error {
 	p.row("requests", "%d served of %d; %d aborted%s, %d unserved%s, %d skipped%s", s.Requests.Served, s.Requests.Issued,
 		s.Requests.Aborted, reasons(s.Requests.AbortedReasons), s.Requests.Unserved, reasons(s.Requests.UnservedReasons),
 		s.Requests.Skipped, unfit)
+	if n := s.Requests.SlowPath; n > 0 {
+		p.row("slow path", "%d of %d entries", n, s.Requests.Served)
+	}
 	d := s.WaitMS
 	p.row("wait", "mean %s  p50 %s  p99 %s  max %s%s", ms(d.Mean), ms(d.P50), ms(d.P99), ms(d.Max), unfit)
 	p.row("messages per entry", "%s end to end, %s hop to hop%s", num(s.Messages.E2EPerCS), num(s.Messages.H2HPerCS), sourceNote(s.Messages.H2HSource))

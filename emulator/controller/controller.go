@@ -185,8 +185,8 @@ func (c *controller) run(ctx context.Context) (err error) {
 		}
 		c.opt.Manifest.Timing.TeardownMS = milliseconds(time.Since(closing))
 	}()
-	c.openHands() //nolint:contextcheck // the server ends with the run, not with the interrupt
-	defer c.closeHands()
+	c.openHands()        //nolint:contextcheck // the server ends with the run, not with the interrupt
+	defer c.closeHands() //nolint:contextcheck // it ends whatever the interrupt did
 	if err := c.wire(ctx); err != nil {
 		return err
 	}

@@ -1,11 +1,14 @@
 // Package camera is the hardened Camera algorithm (ALGORITHMS 2.3): mutual
 // exclusion on a mesh whose membership lists are incomplete and churn. It is
 // the fast path with the remedies of ALGORITHMS 2.2; each is marked with its
-// trap number. The slow path (2.5) is not here: a node that cannot gather
-// grants of more than NUpper/2 nodes, because its list is too short or too
-// many peers are amnesiac, waits in WAIT until it can. While it waits it asks
-// every peer that appears and asks again, slowly, those whose OK did not
-// count. The published text is package camerapaper. The owner serialises all
+// trap number. A node that cannot gather grants of more than NUpper/2 nodes,
+// because its list is too short or too many peers are amnesiac, takes the slow
+// path (2.5) where Config.Slow is on, and else waits in WAIT until it can.
+// While it waits it asks every peer that appears and asks again, slowly, those
+// whose OK did not count. A grant through the tree does the same bookkeeping
+// as an OK; grants are kept by node, so that a repetition or an adoption counts
+// once; news of restarts are taken in before grants are counted, and grants of
+// an older life or of a peer already given up are dropped. The published text is package camerapaper. The owner serialises all
 // calls.
 //
 // # Why two nodes are never both HELD
