@@ -74,7 +74,7 @@ const order = `
 
 	# Judgement reads files only: it knows neither simulator nor controller.
 	node/eventlog, node/wire, topologies, workloads < results;
-	results < results/foreign, results/compare, results/timeline, results/timeline/timelinetest;
+	results < results/foreign, results/compare, results/sweep, results/timeline, results/timeline/timelinetest;
 	results/timeline < results/report, results/export;
 	results/foreign < results/reproduce;
 	NONE < workloads/scenarios/reproduce;
@@ -89,7 +89,7 @@ const order = `
 	emulator/simulate, results/reproduce < emulator/reproduce;
 	emulator/simulate < emulator/minimise;
 	NONE < workloads/traps;
-	emulator/controller, emulator/reproduce, emulator/minimise, workloads/traps, emulator/guest, results/compare, results/report, results/export, workloads/scenarios/reproduce, node/mutex/script, node/mutex/localscript < emulator/cmd/churnbed;
+	emulator/controller, emulator/reproduce, emulator/minimise, workloads/traps, emulator/guest, results/compare, results/sweep, results/report, results/export, workloads/scenarios/reproduce, node/mutex/script, node/mutex/localscript < emulator/cmd/churnbed;
 
 	NONE < emulator/archtest;
 `
@@ -129,7 +129,7 @@ var edges = []struct {
 	{"github.com/urfave/cli/v2", []string{"emulator/cmd/churnbed"}, "flags are the command's business"},
 	{"go.yaml.in/yaml/v3", []string{"emulator/scenario", "results", "results/reproduce"}, "files decode into specs in one place"},
 	{"github.com/anishathalye/porcupine", []string{"results"}, "the second judge is one function"},
-	{"gonum.org/v1/plot", []string{"topologies", "results", "results/compare", "results/reproduce", "results/report"}, "drawing is not part of a run"},
+	{"gonum.org/v1/plot", []string{"topologies", "results", "results/compare", "results/sweep", "results/reproduce", "results/report"}, "drawing is not part of a run"},
 }
 
 type pkg struct {

@@ -116,9 +116,13 @@ func decode(spec *Spec, origin Origin, data []byte, name string) Problems {
 	if root == nil {
 		return nil // an empty file says nothing
 	}
-	d := decoder{spec: spec, origin: origin, name: name, dir: filepath.Dir(name), first: map[string]*yaml.Node{}}
+	d := newDecoder(spec, origin, name)
 	d.document(root)
 	return d.problems
+}
+
+func newDecoder(spec *Spec, origin Origin, name string) *decoder {
+	return &decoder{spec: spec, origin: origin, name: name, dir: filepath.Dir(name), first: map[string]*yaml.Node{}}
 }
 
 // parseYAML returns the root node of the only document, nil where there is
@@ -191,6 +195,10 @@ func (d *decoder) entry(name, value *yaml.Node) {
 	}
 	d.first[name.Value] = name
 	k := keyByName(name.Value)
+	if name.Value == matrixKey {
+		d.bad(name, "matrix: this file is a sweep of several scenarios: use `churnbed sweep %s`", d.name)
+		return
+	}
 	if k == nil {
 		hint := didYouMean(name.Value, keyNames())
 		if hint == "" {

@@ -108,6 +108,10 @@ func JSONSchema() ([]byte, error) {
 		p["default"] = k.schemaDefault()
 		properties[k.Name] = p
 	}
+	properties[matrixKey] = map[string]any{
+		"description": "For `churnbed sweep`: lists of values for some keys. The scenario runs once for each combination.",
+		"type":        "object", "minProperties": 1, "additionalProperties": map[string]any{"type": "array", "minItems": 1},
+	}
 	b, err := json.MarshalIndent(map[string]any{
 		"$schema":              "https://json-schema.org/draft/2020-12/schema",
 		"title":                "Churnbed scenario",

@@ -139,6 +139,14 @@ func TestHands(t *testing.T) {
 	if sum := summary(t, dir); sum.LiveActions != len(rules) || sum.Churn.Kills != 5 || sum.Safety.Violations != 0 {
 		t.Errorf("summary: %d live actions, %+v", sum.LiveActions, sum.Churn)
 	}
+	// The same again, as a scenario.
+	replay := filepath.Join(t.TempDir(), "replay.yaml")
+	churnbed(t, "scenario", "from-run", dir, "-o", replay).want(t, 0)
+	again := filepath.Join(t.TempDir(), "again")
+	churnbed(t, "sim", replay, "--quiet", "--set", "duration=5s", "--out", again).want(t, 0)
+	if sum := summary(t, again); sum.Churn.Kills != 5 || sum.Churn.Pauses != 2 || sum.LiveActions != 0 {
+		t.Errorf("replayed: %+v", sum.Churn)
+	}
 	if o := hand(t, dir, "kill", "1"); o.code != exitUsage || !strings.Contains(o.stderr, "no such live run") {
 		t.Errorf("after the end: %v", o)
 	}

@@ -56,6 +56,8 @@ func commands() []*cli.Command {
 		exportCommand(),
 		reportCommand(),
 		versionCommand(),
+		scenarioCommand(),
+		sweepCommand(),
 		psCommand(),
 		topCommand(),
 		execCommand(),

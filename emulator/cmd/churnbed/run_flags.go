@@ -17,7 +17,8 @@ type scenarioArgs struct{ given []scenario.Setting }
 // flags returns a flag for every scenario key, in the categories of the table.
 func (a *scenarioArgs) flags() []cli.Flag {
 	keys := scenario.Keys()
-	flags := make([]cli.Flag, 0, len(keys))
+	flags := make([]cli.Flag, 0, len(keys)+1)
+	flags = append(flags, &cli.GenericFlag{Name: "set", Value: &setValue{a}, Usage: "set any scenario key: `KEY=VALUE`, as --KEY VALUE does; may be repeated"})
 	for i := range keys {
 		k := &keys[i]
 		flags = append(flags, &scenarioFlag{
@@ -79,6 +80,20 @@ func (f *scenarioFlag) String() string {
 	}
 	return b.String()
 }
+
+// setValue records what is given to --set.
+type setValue struct{ args *scenarioArgs }
+
+func (v *setValue) Set(text string) error {
+	var s settings
+	if err := s.Set(text); err != nil {
+		return err
+	}
+	v.args.given = append(v.args.given, s.given...)
+	return nil
+}
+
+func (v *setValue) String() string { return "" }
 
 // keyValue records what is given to one key.
 type keyValue struct {
