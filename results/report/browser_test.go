@@ -118,6 +118,14 @@ func (b *browser) text(expression string) string {
 	return v
 }
 
+// awaits waits until the JavaScript expression is true.
+func (b *browser) awaits(expression string) {
+	b.tb.Helper()
+	if _, err := chromedp.Run(b.ctx, chromedp.Poll[bool](expression)); err != nil {
+		b.tb.Fatalf("await %s: %v", expression, err)
+	}
+}
+
 // keep writes a screenshot of the whole page to $CHURNBED_SCREENSHOTS.
 func (b *browser) keep(name string) {
 	b.tb.Helper()
@@ -198,18 +206,15 @@ func TestBrowser(t *testing.T) {
 		if s := b.text(`document.querySelector(".readout").textContent`); !strings.HasPrefix(s, "Violation: node ") {
 			t.Errorf("says %q", s)
 		}
-		if s := b.text(`document.querySelector(".map-note").textContent`); !strings.Contains(s, "2 in the section") || !strings.Contains(s, "VIOLATION") {
-			t.Errorf("the map says %q", s)
-		}
+		// The map is drawn with the next frame.
+		b.awaits(`/2 in the section.*VIOLATION/.test(document.querySelector(".map-note").textContent)`)
 		b.keep("violation")
 		b.do(chromedp.Click(chromedp.CSS(`[data-show]`)), chromedp.Click(chromedp.CSS(`[data-do="all"]`)))
 	})
 	t.Run("play", func(t *testing.T) {
 		at := b.number("churnbedReport.lanes[0].at")
 		b.do(chromedp.Click(chromedp.CSS(`[data-do="play"]`)))
-		if _, err := chromedp.Run(b.ctx, chromedp.Poll[bool](fmt.Sprintf("churnbedReport.lanes[0].at > %v", at))); err != nil {
-			t.Fatal(err)
-		}
+		b.awaits(fmt.Sprintf("churnbedReport.lanes[0].at > %v", at))
 		b.do(chromedp.Click(chromedp.CSS(`[data-do="play"]`)))
 		if s := b.text(`document.querySelector('[data-do="play"]').textContent`); s != "Play" {
 			t.Errorf("the button says %q", s)

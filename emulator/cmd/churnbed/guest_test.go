@@ -24,25 +24,25 @@ import (
 // These tests boot virtual hosts, which takes QEMU and, once, the network:
 // scripts/test-netem runs them. CHURNBED_BIN is the folder of the two programs.
 
-// told collects what a program tells and lets others wait for a line.
-type told struct {
+// transcript collects what a program says and lets others wait for a line.
+type transcript struct {
 	mu sync.Mutex
 	b  bytes.Buffer
 }
 
-func (o *told) Write(p []byte) (int, error) {
+func (o *transcript) Write(p []byte) (int, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.b.Write(p)
 }
 
-func (o *told) String() string {
+func (o *transcript) String() string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.b.String()
 }
 
-func (o *told) await(t *testing.T, text string) {
+func (o *transcript) await(t *testing.T, text string) {
 	t.Helper()
 	eventually(t, func() bool { return strings.Contains(o.String(), text) },
 		func() string { return fmt.Sprintf("no %q in:\n%s", text, o.String()) })
@@ -59,13 +59,13 @@ func eventually(t *testing.T, ok func() bool, why func() string) {
 }
 
 // inGuest starts a run in a virtual host, with a temporary folder of its own.
-func inGuest(t *testing.T, args ...string) (cmd *exec.Cmd, out *told, tmp string) {
+func inGuest(t *testing.T, args ...string) (cmd *exec.Cmd, out *transcript, tmp string) {
 	t.Helper()
 	bin := os.Getenv("CHURNBED_BIN")
 	if bin == "" {
 		t.Fatal("CHURNBED_BIN names no folder with churnbed and churnbed-node")
 	}
-	tmp, out = t.TempDir(), &told{}
+	tmp, out = t.TempDir(), &transcript{}
 	cmd = exec.CommandContext(context.Background(), filepath.Join(bin, "churnbed"), append([]string{"run", "--virtual-host"}, args...)...)
 	cmd.Env = append(os.Environ(), "TMPDIR="+tmp)
 	cmd.Stdout, cmd.Stderr = out, out
@@ -190,13 +190,13 @@ func TestGuestInterrupted(t *testing.T) {
 // TestGuestKilled: a killed command leaves no machine, no image and no part
 // of a run directory; neither does a second interrupt.
 func TestGuestKilled(t *testing.T) {
-	for name, end := range map[string]func(*testing.T, *exec.Cmd, *told){
-		"killed": func(t *testing.T, cmd *exec.Cmd, _ *told) {
+	for name, end := range map[string]func(*testing.T, *exec.Cmd, *transcript){
+		"killed": func(t *testing.T, cmd *exec.Cmd, _ *transcript) {
 			if err := cmd.Process.Kill(); err != nil {
 				t.Fatal(err)
 			}
 		},
-		"interrupted twice": func(t *testing.T, cmd *exec.Cmd, said *told) {
+		"interrupted twice": func(t *testing.T, cmd *exec.Cmd, said *transcript) {
 			// A stopped machine cannot answer the first.
 			for _, pid := range children(t, cmd.Process.Pid) {
 				if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
