@@ -16,9 +16,9 @@ import (
 // simulator, the workload generators or the log format do: say which in the
 // commit that changes them.
 var digests = map[string]string{
-	"smoke.yaml":              "0658c7361aaefa739068496430efd784c5d5cf7747402745357b1b74838bf6d6",
-	"demo.yaml":               "859407096a8333787916e6599e6edf863c4391e85b31a8af9befd0d2911b45c7",
-	"ra-missing-entries.yaml": "70e04064f69be22c469b46e9ddcf74ea89ad24514871a3f7c525e9abdf2364e6",
+	"smoke.yaml":              "f52da41e7c0a1441a8d78733ee10bba44c5bbd7307aad68a8205dac481983f97",
+	"demo.yaml":               "3d71c2ad75629a12442a411d9b925c987a93a78ea1a604123805d8b39d931ed1",
+	"ra-missing-entries.yaml": "9cc8b3a7ee029f435877903f1bbeed261bd97a782e063bf672eecc1ba149d05a",
 }
 
 func resolve(t testing.TB, name string, flags ...scenario.Setting) *scenario.Scenario {

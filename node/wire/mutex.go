@@ -2,32 +2,28 @@ package wire
 
 import (
 	"encoding/binary"
-	"slices"
 
 	"churnbed/node/core"
 )
 
 // Mutual-exclusion messages: kinds 32 to 63.
 //
-//	REQUEST    request [incarnation uvarint]   the pair only where News > 0
-//	OK         request flags [uvarint] set [set] [round uvarint]
-//	           flags: bit 0 amnesiac, bit 1 has News and Lives, bit 2 has Round
+//	REQUEST    request [incarnation uvarint [uvarint node]]
+//	           the first pair only where News or Grant > 0, the second only
+//	           where Grant > 0
+//	OK         request [flags [uvarint] [set] [set] [round uvarint] [part]]
+//	           flags (none where all are 0): bit 0 amnesiac, bit 1 has News and
+//	           Lives, bit 2 has Round, bit 3 has a Set, bit 4 is a part:
+//	           uvarint Grant, uvarint Start, uvarint Next+1 (0: the last part)
 //	RELEASE    request
-//	RECOVER    incarnation (nonce)
-//	RECOVERED  incarnation (nonce) set timestamps set
+//	RECOVER    incarnation (nonce) [incarnation node node]
+//	RECOVERED  incarnation (nonce) set timestamps set [4 uvarint]
+//	           the last where it is a part: Start, Next+1, LivesStart,
+//	           LivesNext+1
 //	INQUIRE, RELINQUISH, FAILED
 //	           request [round uvarint]             the round only where > 0
 //
-// A request is node, incarnation, timestamp. A set of (id, incarnation) pairs
-// is
-//
-//	uvarint  number of members; nothing follows where it is 0
-//	uvarint  number T of distinct incarnations
-//	T times  uvarint: the lowest incarnation, then the steps upwards
-//	members  uvarint step*T + index: step is the id less the previous id less
-//	         1 (the first: the id itself), index points into the table above
-//
-// so that a member costs one byte as long as step*T stays below 128. The
+// A request is node, incarnation, timestamp; a set is coded as set.go says. The
 // timestamps of RECOVERED follow the members of its first set, each as the
 // signed difference to the one before.
 const (
@@ -45,7 +41,7 @@ var mutexKinds = []kind{
 	{KindRequest, "REQUEST", ClassMutex, func(r *Reader) core.Message { return readRequest(r) }},
 	{KindOK, "OK", ClassMutex, func(r *Reader) core.Message { return readOK(r) }},
 	{KindRelease, "RELEASE", ClassMutex, func(r *Reader) core.Message { return &Release{ID: r.Request()} }},
-	{KindRecover, "RECOVER", ClassMutex, func(r *Reader) core.Message { return &Recover{Nonce: r.Inc()} }},
+	{KindRecover, "RECOVER", ClassMutex, func(r *Reader) core.Message { return readRecover(r) }},
 	{KindRecovered, "RECOVERED", ClassMutex, func(r *Reader) core.Message { return readRecovered(r) }},
 	{KindInquire, "INQUIRE", ClassMutex, func(r *Reader) core.Message { return &Inquire{ID: r.Request(), Round: readRound(r)} }},
 	{KindRelinquish, "RELINQUISH", ClassMutex, func(r *Reader) core.Message { return &Relinquish{ID: r.Request(), Round: readRound(r)} }},
@@ -61,6 +57,10 @@ type Request struct {
 	// camera-paper.
 	News    uint64
 	NewsInc core.Incarnation
+	// Grant, where > 0, asks for the next part of the OK that the receiver's
+	// life NewsInc sent under that number: from id Start on.
+	Grant uint64
+	Start core.NodeID
 }
 
 // Kind implements core.Message.
@@ -69,8 +69,11 @@ func (*Request) Kind() byte { return KindRequest }
 // AppendPayload implements core.Message.
 func (m *Request) AppendPayload(b []byte) []byte {
 	b = AppendRequest(b, m.ID)
-	if m.News > 0 {
+	if m.News > 0 || m.Grant > 0 {
 		b = binary.AppendUvarint(binary.AppendUvarint(b, uint64(m.NewsInc)), m.News)
+	}
+	if m.Grant > 0 {
+		b = binary.AppendUvarint(binary.AppendUvarint(b, m.Grant), uint64(m.Start))
 	}
 	return b
 }
@@ -79,8 +82,14 @@ func readRequest(r *Reader) *Request {
 	m := &Request{ID: r.Request()}
 	if r.Len() > 0 {
 		m.NewsInc, m.News = r.Inc(), r.Uvarint()
-		if r.err == nil && m.News == 0 {
+		if r.err == nil && m.News == 0 && r.Len() == 0 {
 			r.fail("news 0")
+		}
+	}
+	if r.Len() > 0 {
+		m.Grant, m.Start = r.Uvarint(), r.Node()
+		if r.err == nil && m.Grant == 0 {
+			r.fail("grant 0")
 		}
 	}
 	return m
@@ -102,6 +111,12 @@ type OK struct {
 	// Round counts how often the request gave this vote back before
 	// (node/mutex/maekawa).
 	Round uint64
+	// Grant, where > 0, numbers a grant of the sender's life whose Set and
+	// Lives do not fit in one message: this part has the members of the Set
+	// from id Start up to Next, exclusive, and all from Start on where Next is
+	// core.None. It grants nothing before all parts are there.
+	Grant       uint64
+	Start, Next core.NodeID
 }
 
 // Kind implements core.Message.
@@ -111,30 +126,40 @@ func (*OK) Kind() byte { return KindOK }
 func (m *OK) AppendPayload(b []byte) []byte {
 	b = AppendRequest(b, m.ID)
 	var flags byte
-	if m.Amnesiac {
-		flags |= 1
+	for i, f := range [...]bool{m.Amnesiac, m.News > 0, m.Round > 0, len(m.Set) > 0, m.Grant > 0} {
+		if f {
+			flags |= 1 << i
+		}
 	}
-	if m.News > 0 {
-		flags |= 2
-	}
-	if m.Round > 0 {
-		flags |= 4
+	if flags == 0 {
+		return b
 	}
 	b = append(b, flags)
 	if m.News > 0 {
 		b = binary.AppendUvarint(b, m.News)
 	}
-	b = appendPeerSet(b, m.Set)
+	if len(m.Set) > 0 {
+		b = appendPeerSet(b, m.Set)
+	}
 	if m.News > 0 {
 		b = appendPeerSet(b, m.Lives)
 	}
-	return appendRound(b, m.Round)
+	b = appendRound(b, m.Round)
+	if m.Grant > 0 {
+		b = binary.AppendUvarint(b, m.Grant)
+		b = binary.AppendUvarint(b, uint64(m.Start))
+		b = binary.AppendUvarint(b, uint64(m.Next+1))
+	}
+	return b
 }
 
 func readOK(r *Reader) *OK {
 	m := &OK{ID: r.Request()}
+	if r.Len() == 0 {
+		return m
+	}
 	flags := r.Byte()
-	if flags > 7 {
+	if r.err == nil && (flags == 0 || flags > 31) {
 		r.fail("flags")
 	}
 	m.Amnesiac = flags&1 != 0
@@ -143,7 +168,11 @@ func readOK(r *Reader) *OK {
 			r.fail("news 0")
 		}
 	}
-	m.Set = readPeerSet(r)
+	if flags&8 != 0 {
+		if m.Set = readPeerSet(r); r.err == nil && len(m.Set) == 0 {
+			r.fail("empty set")
+		}
+	}
 	if flags&2 != 0 {
 		m.Lives = readPeerSet(r)
 	}
@@ -152,8 +181,17 @@ func readOK(r *Reader) *OK {
 			r.fail("round 0")
 		}
 	}
+	if flags&16 != 0 {
+		m.Grant, m.Start, m.Next = r.Uvarint(), r.Node(), r.nodeOrNone()
+		if r.err == nil && m.Grant == 0 {
+			r.fail("grant 0")
+		}
+	}
 	return m
 }
+
+// nodeOrNone reads what is written as the id plus 1.
+func (r *Reader) nodeOrNone() core.NodeID { return core.NodeID(r.Max(core.MaxNodes, "node id")) - 1 }
 
 // Release tells that the request ID is over.
 type Release struct{ ID core.RequestID }
@@ -166,14 +204,37 @@ func (m *Release) AppendPayload(b []byte) []byte { return AppendRequest(b, m.ID)
 
 // Recover asks what the receiver knows of requests granted by an earlier life
 // of the sender (node/mutex/camera).
-type Recover struct{ Nonce core.Incarnation }
+type Recover struct {
+	Nonce core.Incarnation
+	// Inc, where > 0, is the life of the receiver whose answer is to go on:
+	// with the requests of ids from Start and the lives of ids from LivesStart.
+	Inc               core.Incarnation
+	Start, LivesStart core.NodeID
+}
 
 // Kind implements core.Message.
 func (*Recover) Kind() byte { return KindRecover }
 
 // AppendPayload implements core.Message.
 func (m *Recover) AppendPayload(b []byte) []byte {
-	return binary.AppendUvarint(b, uint64(m.Nonce))
+	b = binary.AppendUvarint(b, uint64(m.Nonce))
+	if m.Inc > 0 {
+		b = binary.AppendUvarint(b, uint64(m.Inc))
+		b = binary.AppendUvarint(b, uint64(m.Start))
+		b = binary.AppendUvarint(b, uint64(m.LivesStart))
+	}
+	return b
+}
+
+func readRecover(r *Reader) *Recover {
+	m := &Recover{Nonce: r.Inc()}
+	if r.Len() > 0 {
+		m.Inc, m.Start, m.LivesStart = r.Inc(), r.Node(), r.Node()
+		if r.err == nil && m.Inc == 0 {
+			r.fail("incarnation 0")
+		}
+	}
+	return m
 }
 
 // Recovered answers Recover.
@@ -184,6 +245,12 @@ type Recovered struct {
 	Requests []core.RequestID
 	// Lives are the restarted nodes the sender knows, ascending by id.
 	Lives []core.Peer
+	// Part: not everything fits in one message. The Requests are those of ids
+	// from Start up to Next, exclusive, or all from Start on where Next is
+	// core.None; likewise the Lives.
+	Part                  bool
+	Start, Next           core.NodeID
+	LivesStart, LivesNext core.NodeID
 }
 
 // Kind implements core.Message.
@@ -192,17 +259,45 @@ func (*Recovered) Kind() byte { return KindRecovered }
 // AppendPayload implements core.Message.
 func (m *Recovered) AppendPayload(b []byte) []byte {
 	b = binary.AppendUvarint(b, uint64(m.Nonce))
-	set := make([]core.Peer, len(m.Requests))
-	for i, q := range m.Requests {
+	b = appendRequests(b, m.Requests)
+	b = appendPeerSet(b, m.Lives)
+	if m.Part {
+		for _, v := range [...]core.NodeID{m.Start, m.Next + 1, m.LivesStart, m.LivesNext + 1} {
+			b = binary.AppendUvarint(b, uint64(v))
+		}
+	}
+	return b
+}
+
+func appendRequests(b []byte, list []core.RequestID) []byte {
+	set := make([]core.Peer, len(list))
+	for i, q := range list {
 		set[i] = core.Peer{ID: q.Node, Inc: q.Inc}
 	}
 	b = appendPeerSet(b, set)
 	var last uint64
-	for _, q := range m.Requests {
+	for _, q := range list {
 		b = binary.AppendVarint(b, int64(q.TS-last))
 		last = q.TS
 	}
-	return appendPeerSet(b, m.Lives)
+	return b
+}
+
+// FitRequests returns how many of the first requests fit in so many bytes of a
+// RECOVERED together.
+func FitRequests(list []core.RequestID, room int) int {
+	if len(appendRequests(nil, list)) <= room {
+		return len(list)
+	}
+	low, high := 0, len(list)
+	for high-low > 1 {
+		if mid := (low + high) / 2; len(appendRequests(nil, list[:mid])) <= room {
+			low = mid
+		} else {
+			high = mid
+		}
+	}
+	return low
 }
 
 func readRecovered(r *Reader) *Recovered {
@@ -223,6 +318,10 @@ func readRecovered(r *Reader) *Recovered {
 		m.Requests[i] = core.RequestID{Node: p.ID, Inc: p.Inc, TS: ts}
 	}
 	m.Lives = readPeerSet(r)
+	if r.Len() > 0 {
+		m.Part, m.Start, m.Next = true, r.Node(), r.nodeOrNone()
+		m.LivesStart, m.LivesNext = r.Node(), r.nodeOrNone()
+	}
 	return m
 }
 
@@ -282,76 +381,4 @@ func readRound(r *Reader) uint64 {
 		r.fail("round 0")
 	}
 	return round
-}
-
-// appendPeerSet appends a set that ascends by id, at most one peer an id.
-func appendPeerSet(b []byte, set []core.Peer) []byte {
-	b = binary.AppendUvarint(b, uint64(len(set)))
-	if len(set) == 0 {
-		return b
-	}
-	var room [8]core.Incarnation
-	table := room[:0]
-	for _, p := range set {
-		if i, found := slices.BinarySearch(table, p.Inc); !found {
-			table = slices.Insert(table, i, p.Inc)
-		}
-	}
-	b = binary.AppendUvarint(b, uint64(len(table)))
-	var low core.Incarnation
-	for _, inc := range table {
-		b = binary.AppendUvarint(b, uint64(inc-low))
-		low = inc
-	}
-	next := core.NodeID(0)
-	for _, p := range set {
-		i, _ := slices.BinarySearch(table, p.Inc)
-		b = binary.AppendUvarint(b, uint64(p.ID-next)*uint64(len(table))+uint64(i))
-		next = p.ID + 1
-	}
-	return b
-}
-
-func readPeerSet(r *Reader) []core.Peer {
-	n := r.Count(1)
-	if n == 0 || r.err != nil {
-		return nil
-	}
-	t := r.Count(1)
-	if r.err == nil && (t == 0 || t > n) {
-		r.fail("number of incarnations")
-	}
-	if r.err != nil {
-		return nil
-	}
-	table := make([]core.Incarnation, t)
-	used := make([]bool, t)
-	var low uint64
-	for i := range table {
-		step := r.Max(1<<32-1, "incarnation")
-		if low += step; r.err == nil && (low > 1<<32-1 || i > 0 && step == 0) {
-			r.fail("incarnation table")
-		}
-		table[i] = core.Incarnation(low)
-	}
-	set := make([]core.Peer, 0, n)
-	next := uint64(0)
-	for range n {
-		v := r.Max(core.MaxNodes*uint64(t), "set member")
-		id := next + v/uint64(t)
-		if r.err == nil && id >= core.MaxNodes {
-			r.fail("node id")
-		}
-		if r.err != nil {
-			return nil
-		}
-		used[v%uint64(t)] = true
-		set = append(set, core.Peer{ID: core.NodeID(id), Inc: table[v%uint64(t)]})
-		next = id + 1
-	}
-	if slices.Contains(used, false) {
-		r.fail("unused incarnation")
-		return nil
-	}
-	return set
 }

@@ -32,8 +32,11 @@ type Config struct {
 	// answered; unanswered peers are reminded twelve times as slowly. 0 =
 	// DefaultReask.
 	Reask time.Duration
-	Slow  Slow  // the slow path (ALGORITHMS 2.5)
-	Probe Probe // of peers that the membership service does not list (H8)
+	// MaxMessage is how many bytes of a frame a message may take; what does not
+	// fit is told in parts. 0 = wire.MaxPayload.
+	MaxMessage int
+	Slow       Slow  // the slow path (ALGORITHMS 2.5)
+	Probe      Probe // of peers that the membership service does not list (H8)
 	// Without takes safeguards away. It is for the tests of the explorer,
 	// which must find what each of them prevents, and is never set in a node.
 	Without Safeguard
@@ -57,7 +60,8 @@ type Machine struct {
 	down    []failure // detected, not yet confirmed; ascending by id
 	reaskAt core.Instant
 
-	news uint64 // counts the restarts this life has heard of
+	news  uint64 // counts the restarts this life has heard of
+	stays uint64 // counts the grants of this life that were told in parts
 
 	amnesia
 	slow
@@ -86,6 +90,8 @@ type peer struct {
 	heard    uint64
 	heardInc core.Incarnation
 	done     core.RequestID // newest request known to be over
+	telling  stay           // of its request in rec
+	hearing  part           // of the OK for cur
 }
 
 // failure is a detected failure that is confirmed at the instant at.
@@ -104,6 +110,9 @@ func New(self core.Peer, cfg Config) *Machine {
 	}
 	if cfg.Reask <= 0 {
 		cfg.Reask = DefaultReask
+	}
+	if cfg.MaxMessage <= 0 {
+		cfg.MaxMessage = wire.MaxPayload
 	}
 	cfg.Slow, cfg.Probe = cfg.Slow.complete(), cfg.Probe.complete()
 	m := &Machine{cfg: cfg, self: self, reaskAt: core.Never, probeAt: core.Never}
@@ -195,7 +204,7 @@ func (m *Machine) askWith(now core.Instant, k core.NodeID, plain *wire.Request, 
 	if p.asked {
 		return
 	}
-	p.asked, p.pending = true, true
+	p.asked, p.pending, p.hearing = true, true, part{}
 	m.nPending++
 	if p.gone {
 		m.suspect(now, core.Peer{ID: k, Inc: p.life})
@@ -269,6 +278,10 @@ func (m *Machine) onRequest(now core.Instant, q core.Peer, msg *wire.Request, ou
 	if t := m.treeOf(r); t != nil {
 		t.direct = true
 	}
+	if m.goesOn(msg) {
+		out.Send(q.ID, m.tellOK(r, msg.Grant, msg.Start), core.Reply)
+		return
+	}
 	m.answer(r, core.Reply, out)
 }
 
@@ -288,20 +301,11 @@ func (m *Machine) answer(r core.RequestID, mode core.Mode, out *mutex.Effects) {
 // sendOK grants r: the set is what was granted before (H2: a deferred node
 // answered earlier in the same loop included), then r joins it.
 func (m *Machine) sendOK(r core.RequestID, mode core.Mode, out *mutex.Effects) {
-	k := m.at(r.Node)
-	ok := &wire.OK{ID: r, Amnesiac: m.amnesiac}
-	if n := len(m.rec); n > 0 {
-		ok.Set = make([]core.Peer, 0, n)
-		for _, j := range m.rec {
-			if j.Node != r.Node {
-				ok.Set = append(ok.Set, core.Peer{ID: j.Node, Inc: j.Inc})
-			}
-		}
+	number := uint64(0)
+	if t := m.at(r.Node).telling; t.of == r && m.rec.Get(r.Node) == r { // asked for once more
+		number = t.number
 	}
-	if k.told < m.news {
-		ok.News, ok.Lives = m.news, m.livesSince(k.told)
-	}
-	out.Send(r.Node, ok, mode)
+	out.Send(r.Node, m.tellOK(r, number, 0), mode)
 	m.rec.Raise(r)
 	m.need(r.Node)
 	if m.amnesiac {
@@ -330,6 +334,10 @@ func (m *Machine) onOK(now core.Instant, q core.Peer, current bool, msg *wire.OK
 	if !current || !p.asked {
 		return // an older life's (H4a), or given up meanwhile
 	}
+	if p.granted || !m.gather(q, msg, out) {
+		return
+	}
+	p = m.at(q.ID)
 	if p.pending {
 		p.pending = false
 		m.nPending--
@@ -398,6 +406,9 @@ func (m *Machine) onRelease(r core.RequestID, out *mutex.Effects) {
 	}
 	m.rec.DeleteUpTo(r)
 	m.def.DeleteUpTo(r)
+	if m.rec.Get(r.Node).IsZero() {
+		m.at(r.Node).telling = stay{}
+	}
 	m.endTree(r, out)
 }
 

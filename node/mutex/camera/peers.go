@@ -37,6 +37,7 @@ func (m *Machine) learnLife(now core.Instant, q core.Peer, out *mutex.Effects) {
 		p.newsAt = m.news
 	}
 	p.told, p.heard, p.heardInc, p.gone = 0, 0, 0, false
+	p.telling, p.hearing = stay{}, part{}
 	if m.rec.Get(q.ID).Inc.Start() < q.Inc.Start() {
 		m.rec.Delete(q.ID)
 		m.owed.Delete(q.ID)
@@ -164,7 +165,7 @@ func (m *Machine) findDown(k core.NodeID) (int, bool) {
 func (m *Machine) confirm(q core.Peer, out *mutex.Effects) {
 	m.unsuspect(q.ID)
 	p := m.at(q.ID)
-	p.gone = true
+	p.gone, p.telling = true, stay{}
 	if p.pending {
 		p.pending, p.asked = false, !m.has(UnAsk)
 		m.nPending--

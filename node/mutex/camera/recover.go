@@ -10,10 +10,11 @@ import (
 // amnesia is the recovery of a process whose node had an earlier one (H4a);
 // the package comment says why it is safe.
 type amnesia struct {
-	amnesiac bool
-	nonce    core.Incarnation // names this recovery
-	answered requests.Peers   // who has answered, and in which life
-	retryAt  core.Instant
+	amnesiac   bool
+	nonce      core.Incarnation // names this recovery
+	answered   requests.Peers   // who has answered, and in which life
+	retryAt    core.Instant
+	incomplete []answerInParts // by peer
 
 	// waiting asked this node to RECOVER while it could not answer, owed got
 	// an amnesiac OK.
@@ -65,6 +66,7 @@ func (m *Machine) retryRecovery(now core.Instant, out *mutex.Effects) {
 
 // dropAnswer takes back an answer of k's older life and asks the newer one.
 func (m *Machine) dropAnswer(k core.NodeID, out *mutex.Effects) {
+	m.forgetAnswer(k)
 	if m.answered.Has(k) {
 		m.answered.Delete(k)
 		m.sendRecover(k, out)
@@ -80,15 +82,11 @@ func (m *Machine) onRecover(now core.Instant, q core.Peer, msg *wire.Recover, ou
 		m.waiting.Put(core.Peer{ID: q.ID, Inc: msg.Nonce})
 		return
 	}
-	out.Send(q.ID, m.recovered(msg.Nonce), core.Reply)
-}
-
-func (m *Machine) recovered(nonce core.Incarnation) *wire.Recovered {
-	own := append(requests.ByNode(nil), m.rec...)
-	if m.st != mutex.None {
-		own.Put(m.cur)
+	a := m.tellRecovered(msg.Nonce, 0, 0)
+	if msg.Inc > 0 && msg.Inc.Start() == m.self.Inc.Start() {
+		a = m.tellRecovered(msg.Nonce, msg.Start, msg.LivesStart)
 	}
-	return &wire.Recovered{Nonce: nonce, Requests: own, Lives: m.livesSince(0)}
+	out.Send(q.ID, a, core.Reply)
 }
 
 func (m *Machine) onRecovered(now core.Instant, q core.Peer, current bool, msg *wire.Recovered, out *mutex.Effects) {
@@ -121,6 +119,9 @@ func (m *Machine) onRecovered(now core.Instant, q core.Peer, current bool, msg *
 			out.Learned = append(out.Learned, j)
 		}
 	}
+	if !m.recovering(q, msg, out) {
+		return
+	}
 	m.answered.Put(q)
 	if len(m.answered) >= m.quorum() {
 		m.endRecovery(out)
@@ -129,13 +130,16 @@ func (m *Machine) onRecovered(now core.Instant, q core.Peer, current bool, msg *
 
 func (m *Machine) endRecovery(out *mutex.Effects) {
 	m.amnesiac = false
-	m.nonce, m.answered, m.retryAt = 0, nil, core.Never
+	m.nonce, m.answered, m.retryAt, m.incomplete = 0, nil, core.Never, nil
+	for k := range m.peers {
+		m.peers[k].telling = stay{}
+	}
 	out.Notes = append(out.Notes, "recovered")
 	if m.st == mutex.Wait {
 		m.nGrants++
 	}
 	for _, q := range m.waiting {
-		out.Send(q.ID, m.recovered(q.Inc), core.Reliable)
+		out.Send(q.ID, m.tellRecovered(q.Inc, 0, 0), core.Reliable)
 	}
 	m.waiting = nil
 	owed := m.owed

@@ -60,7 +60,8 @@ func (m *Machine) AppendState(b []byte) []byte {
 	b = m.owed.AppendState(b)
 	b = binary.AppendVarint(b, int64(m.probeAt))
 	b = binary.AppendUvarint(b, uint64(m.turn))
-	return m.slow.appendState(b)
+	b = m.slow.appendState(b)
+	return m.appendParts(b)
 }
 
 func (s *slow) appendState(b []byte) []byte {

@@ -166,6 +166,7 @@ func TestExploreCamera(t *testing.T) {
 		"requester restarts":       {Algorithm: "camera", Lists: [][]int{{1, 2}, {2}, {0, 1}}, Entries: []int{1, 2, 0}, Crashes: []int{0, 1, 0}, MaxCrashes: 1, MaxRestarts: 1},
 		"two restarts":             {Algorithm: "camera", Lists: everyone(3), Entries: []int{1, 1, 0}, Crashes: []int{1, 0, 1}, MaxCrashes: 2, MaxRestarts: 2},
 		"four nodes":               {Algorithm: "camera", Lists: [][]int{{2, 3}, {2, 3}, {0, 1, 3}, {0, 1, 2}}, Entries: []int{1, 1, 0, 0}, Crashes: []int{0, 0, 1, 0}, MaxCrashes: 1, MaxRestarts: 1},
+		"sets in parts":            {Algorithm: "camera+in-parts", Lists: [][]int{{3}, {3}, {3}, {0, 1, 2}}, Entries: []int{1, 1, 1, 0}},
 		"false positives":          {Algorithm: "camera", Lists: everyone(3), Entries: []int{1, 1, 0}, SilentOKs: 2, Changes: 1},
 	} {
 		t.Run(name, func(t *testing.T) {

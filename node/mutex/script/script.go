@@ -38,7 +38,8 @@ var withoutNames = map[string]maekawa.Safeguard{
 // most nUpper nodes. With +no-wait, which all know, a detected failure gives
 // the silent OK at the next Tick; camera+fast-only takes no slow path,
 // camera+impatient takes it as soon as grants are missing, and
-// camera+without-un-ask, and so on, lacks a safeguard of the package camera.
+// camera+without-un-ask, and so on, lacks a safeguard of the package camera;
+// with camera+in-parts a message names one node at most.
 // The token algorithms naimi-trehel, bv95 and fairk take +without-ids, bv95
 // also +last (tree choice), the latter two +kN: N tokens, of which the nodes 0
 // to N-1 have one each at the start.
@@ -77,6 +78,9 @@ func Algorithm(name string, nUpper int) (Make, error) {
 		}
 		if take("impatient") {
 			cfg.Slow.Patience = -1
+		}
+		if take("in-parts") {
+			cfg.MaxMessage = 1
 		}
 		for o := range strings.SplitSeq(rest, "+") {
 			if name, ok := strings.CutPrefix(o, "without-"); ok {
