@@ -12,6 +12,7 @@
 //	nodes/<id>.jsonl  one event log a node, all its lives (node/eventlog)
 //	controller.jsonl  faults, kills, restarts, slices
 //	links.csv         LinkRow
+//	captures/<id>.pcapng  frames at a node, where the run captured them
 //	summary.json      Summary
 //
 // Nothing here is safe for concurrent use on one Run.
@@ -53,6 +54,7 @@ const (
 	LinksFile      = "links.csv"
 	SummaryFile    = "summary.json"
 	NodesDir       = "nodes"
+	CapturesDir    = "captures"
 )
 
 // ErrNotARun is wrapped by the errors of Open about directories that hold no

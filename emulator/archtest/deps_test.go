@@ -75,7 +75,8 @@ const order = `
 	# Judgement reads files only: it knows neither simulator nor controller.
 	node/eventlog, node/wire, topologies, workloads < results;
 	results < results/foreign, results/compare, results/sweep, results/timeline, results/timeline/timelinetest;
-	results/timeline < results/report, results/export;
+	results/timeline < results/report, results/capture;
+	results/capture < results/export;
 	results/foreign < results/reproduce;
 	NONE < workloads/scenarios/reproduce;
 
@@ -89,7 +90,7 @@ const order = `
 	emulator/simulate, results/reproduce < emulator/reproduce;
 	emulator/simulate < emulator/minimise;
 	NONE < workloads/traps;
-	emulator/controller, emulator/reproduce, emulator/minimise, workloads/traps, emulator/guest, results/compare, results/sweep, results/report, results/export, workloads/scenarios/reproduce, node/mutex/script, node/mutex/localscript < emulator/cmd/churnbed;
+	emulator/controller, emulator/reproduce, emulator/minimise, workloads/traps, emulator/guest, results/compare, results/sweep, results/report, results/capture, results/export, workloads/scenarios/reproduce, node/mutex/script, node/mutex/localscript < emulator/cmd/churnbed;
 
 	NONE < emulator/archtest;
 `

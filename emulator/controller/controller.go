@@ -41,6 +41,7 @@ type Options struct {
 	Manifest   *results.Manifest // what the caller knows; timing is filled in
 	Progress   func(Progress)    // called from the loop, at most a few times a second
 	Page       *live.Page        // where the run is shown to browsers; nil: nowhere
+	Capture    []core.NodeID     // nodes whose frames are recorded
 	Log        *slog.Logger
 }
 
@@ -242,6 +243,7 @@ func (c *controller) plan() *supervise.Plan {
 	p := &supervise.Plan{
 		Nodes: n, Kind: c.opt.Fabric, Seed: c.sc.Seed, NodeBinary: c.opt.NodeBinary, RunDir: c.run_.Dir,
 		Links: make([]fabric.LinkSpec, len(t.Links)), Next: make([]core.NodeID, n*n),
+		Capture: c.opt.Capture, CaptureDir: c.run_.Path(results.CapturesDir), Zero: c.zero, TimeScale: c.sc.TimeScale,
 	}
 	for i, l := range t.Links {
 		p.Links[i] = fabric.LinkSpec{

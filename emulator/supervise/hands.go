@@ -278,7 +278,7 @@ func (h *Hands) Capture(req *controlpb.CaptureRequest, stream grpc.ServerStreami
 	}
 	for stream.Context().Err() == nil {
 		batch := &controlpb.CaptureBatch{}
-		if err := c.read(batch); err != nil {
+		if err := c.read(batch, batchWait); err != nil {
 			return status.Errorf(codes.Internal, "capture at node %d: %v", req.GetNode(), err)
 		}
 		if len(batch.GetFrames()) > 0 {
@@ -349,9 +349,9 @@ func (c *capture) close() {
 	}
 }
 
-// read takes in the frames that come within batchWait.
-func (c *capture) read(batch *controlpb.CaptureBatch) error {
-	deadline := time.Now().Add(batchWait)
+// read takes in the frames that come within wait.
+func (c *capture) read(batch *controlpb.CaptureBatch, wait time.Duration) error {
+	deadline := time.Now().Add(wait)
 	for len(batch.Frames) < batchFrames {
 		n, oobn, _, from, err := unix.Recvmsg(c.fd, c.buf, c.oob, unix.MSG_TRUNC)
 		switch {

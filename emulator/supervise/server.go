@@ -36,6 +36,12 @@ type Plan struct {
 	Next       []core.NodeID
 	NodeBinary string // path of churnbed-node
 	RunDir     string // absolute
+	// Capture says at which nodes all frames are recorded, into CaptureDir; Zero
+	// and TimeScale are the clock of their instants (transport.NewClock).
+	Capture    []core.NodeID
+	CaptureDir string // absolute
+	Zero       int64
+	TimeScale  float64
 }
 
 // Encode returns the plan as Build takes it.
@@ -57,6 +63,8 @@ type Server struct {
 	fabric *fabric.Fabric
 	nodes  []*process // the present process of each node, nil: none
 	exits  chan *controlpb.Exit
+	// recorder is nil where no frames are recorded.
+	recorder *recorder
 }
 
 // process is one node process.
@@ -96,6 +104,12 @@ func (s *Server) Build(req *controlpb.BuildRequest, stream grpc.ServerStreamingS
 	}
 	p.Next = nil // large, and installed
 	s.fabric = f
+	if len(p.Capture) > 0 {
+		// It ends with this process.
+		if s.recorder, err = record(p.CaptureDir, transport.NewClock(p.Zero, p.TimeScale), p.Capture, f.Namespace); err != nil {
+			return status.Error(codes.Internal, err.Error())
+		}
+	}
 	s.nodes = make([]*process, p.Nodes)
 	return nil
 }
@@ -283,6 +297,12 @@ func (s *Server) Measure(_ context.Context, req *controlpb.MeasureRequest) (*con
 	counters, err := s.fabric.Counters()
 	if err != nil {
 		return nil, status.Errorf(codes.Internal, "read link counters: %v", err)
+	}
+	if req.GetPerLink() && s.recorder != nil { // the nodes have stopped
+		if err := s.recorder.sync(); err != nil {
+			// The run is judged by its logs and stands all the same.
+			fmt.Fprintln(os.Stderr, "churnbed-sandbox: the captures are incomplete:", err)
+		}
 	}
 	late := s.fabric.Lateness()
 	reply := &controlpb.MeasureReply{

@@ -18,6 +18,7 @@ import (
 	"github.com/parquet-go/parquet-go"
 
 	"churnbed/results"
+	"churnbed/results/capture"
 	"churnbed/results/timeline"
 	"churnbed/results/timeline/timelinetest"
 )
@@ -47,7 +48,7 @@ type event struct {
 	Args     map[string]any `json:"args"`
 }
 
-func traced(t *testing.T, tl *timeline.Timeline, labels []string, messages []Message) []event {
+func traced(t *testing.T, tl *timeline.Timeline, labels []string, messages []capture.Message) []event {
 	t.Helper()
 	var b bytes.Buffer
 	if err := Perfetto(&b, tl, labels, messages); err != nil {
@@ -64,7 +65,7 @@ func TestPerfetto(t *testing.T) {
 	tl := planted(t, timelinetest.Plan{Entries: 100, Violations: 3, Kills: 5})
 	labels := make([]string, 16)
 	labels[3] = hostile
-	events := traced(t, tl, labels, []Message{{Kind: "REQUEST", From: 1, To: 2, Sent: 5e9, Received: 5.01e9}, {Kind: "OK", From: 99, To: 1}})
+	events := traced(t, tl, labels, []capture.Message{{Kind: "REQUEST", From: 1, To: 2, Sent: 5e9, Received: 5.01e9}, {Kind: "OK", From: 99, To: 1}})
 	type track struct{ process, thread int }
 	slicesOf := map[track][]event{}
 	names := map[track]string{}

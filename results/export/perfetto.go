@@ -11,16 +11,9 @@ import (
 	"churnbed/node/core"
 	"churnbed/node/eventlog"
 	"churnbed/results"
+	"churnbed/results/capture"
 	"churnbed/results/timeline"
 )
-
-// Message is a datagram that was seen to leave one node and to reach another,
-// for the flows of a trace. Instants are scenario nanoseconds.
-type Message struct {
-	Kind           string
-	From, To       core.NodeID
-	Sent, Received int64
-}
 
 // traceEvent is one event of the trace event format (Trace Event Format,
 // Google, 2016), as Perfetto and chrome://tracing read it. Instants and
@@ -110,7 +103,7 @@ func (t *trace) name(process, thread int, name string, order int) {
 // restarts, flows from each exit to the next enter that it let in, and, where
 // messages were captured, flows from their sending to their arrival. labels
 // name nodes; where nil, or "", they have their number only.
-func Perfetto(w io.Writer, tl *timeline.Timeline, labels []string, messages []Message) error {
+func Perfetto(w io.Writer, tl *timeline.Timeline, labels []string, messages []capture.Message) error {
 	t := &trace{w: bufio.NewWriterSize(w, 64<<10)}
 	_, _ = t.w.WriteString(`{"displayTimeUnit":"ms","traceEvents":[` + "\n")
 	for process, name := range map[int]string{meshProcess: "mesh", runProcess: "run"} {
@@ -262,7 +255,7 @@ func (t *trace) counts(tl *timeline.Timeline) {
 }
 
 // messages are slices of a microsecond at both ends, which flows join.
-func (t *trace) messages(list []Message, nodes int) {
+func (t *trace) messages(list []capture.Message, nodes int) {
 	const length = 1000
 	named := map[core.NodeID]bool{}
 	for _, m := range list {

@@ -10,6 +10,8 @@ import (
 	"github.com/google/renameio/v2"
 	"github.com/urfave/cli/v2"
 
+	"churnbed/node/eventlog"
+	"churnbed/results/capture"
 	"churnbed/results/export"
 	"churnbed/results/timeline"
 )
@@ -26,8 +28,22 @@ func runExports() []*cli.Command {
 			Name: "perfetto", ArgsUsage: "RUN",
 			Usage: "a trace for ui.perfetto.dev and chrome://tracing: a track a node",
 			Description: "Slices for waiting, the critical section, being down and paused; flows from each exit to the enter that it let\n" +
-				"in; counters. Example:\n  churnbed export perfetto runs/mesh256 -o mesh256.trace.json",
+				"in and, where the run captured frames, of REQUEST, OK and the like; counters. Example:\n  churnbed export perfetto runs/mesh256 -o mesh256.trace.json",
 			Flags: []cli.Flag{file(perfettoFile)}, Action: exportPerfetto,
+		},
+		{
+			Name: "pcapng", ArgsUsage: "RUN",
+			Usage: "the frames that the run captured, for Wireshark, with names, and comments at enter and exit",
+			Description: "Needs a run with --capture. A dissector for the nodes' frames, churnbed.lua, is written beside the files.\n" +
+				"Instants are scenario time since the run's zero. Examples:\n" +
+				"  churnbed export pcapng runs/smoke -o frames\n" +
+				"  wireshark -X lua_script:frames/churnbed.lua frames/node-3.pcapng",
+			Flags: []cli.Flag{
+				dir,
+				&cli.StringFlag{Name: "by", Value: capture.ByNode, Usage: "a file for each `UNIT`: node, link (what both ends saw), or run"},
+				&cli.StringFlag{Name: "nodes", Usage: "only the frames that `NODES` saw, ids such as 0,3,5-9"},
+			},
+			Action: exportFrames,
 		},
 		{
 			Name: "csv", ArgsUsage: "RUN",
@@ -95,13 +111,62 @@ func exportPerfetto(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	var labels []string
-	if topology, err := topologyOf(dir, 0); err == nil {
-		for _, n := range topology.Nodes {
-			labels = append(labels, n.Label)
-		}
+	messages, more, err := capture.Messages(t.Run, maxMessages)
+	if err != nil && !errors.Is(err, capture.ErrNone) {
+		return usageError(err)
 	}
-	return exportFile(c, dir, perfettoFile, func(b *bytes.Buffer) error { return export.Perfetto(b, t, labels, nil) })
+	if more {
+		fmt.Fprintf(c.App.Writer, "note: flows of the first %d messages only\n", maxMessages)
+	}
+	return exportFile(c, dir, perfettoFile, func(b *bytes.Buffer) error { return export.Perfetto(b, t, labelsOf(dir), messages) })
+}
+
+// maxMessages bounds the flows of a trace: four events each, which a browser
+// has to hold.
+const maxMessages = 100_000
+
+// labelsOf returns the names of the nodes of a run, nil where it has none.
+func labelsOf(dir string) []string {
+	topology, err := topologyOf(dir, 0)
+	if err != nil {
+		return nil // its topology file is not here
+	}
+	labels := make([]string, len(topology.Nodes))
+	for i, n := range topology.Nodes {
+		labels[i] = n.Label
+	}
+	return labels
+}
+
+func exportFrames(c *cli.Context) error {
+	t, dir, err := readTimeline(c)
+	if err != nil {
+		return err
+	}
+	nodes, err := eventlog.ParseRanges(c.String("nodes"))
+	if err != nil {
+		return usageError(fmt.Errorf("--nodes: %w", err))
+	}
+	by := c.String("by")
+	if by != capture.ByNode && by != capture.ByLink && by != capture.ByRun {
+		return usageError(fmt.Errorf("--by %q: want node, link or run", by))
+	}
+	if _, err := capture.Nodes(t.Run); err != nil {
+		return usageError(err)
+	}
+	out := c.String("o")
+	if err := newDir(out); err != nil {
+		return err
+	}
+	w, err := capture.Write(out, t, by, nodes, labelsOf(dir))
+	if err != nil {
+		return usageError(err)
+	}
+	fmt.Fprintf(c.App.Writer, "%d frames in %s in %s\n", w.Frames, counted(len(w.Files), "file"), out)
+	for _, id := range w.Cut {
+		fmt.Fprintf(c.App.Writer, "warning: the capture of node %d ends in the middle of a frame\n", id)
+	}
+	return nil
 }
 
 func exportOpenMetrics(c *cli.Context) error {

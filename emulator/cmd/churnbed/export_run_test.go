@@ -51,6 +51,9 @@ func TestExportExamples(t *testing.T) {
 	for _, c := range append(runExports(), reportCommand()) {
 		for _, m := range line.FindAllStringSubmatch(c.Description, -1) {
 			examples++
+			if strings.Contains(m[1], "pcapng") {
+				continue // needs a capture: TestRunCapture
+			}
 			words := strings.Fields(m[1])
 			dir := simulated(t)
 			out := t.TempDir()

@@ -25,6 +25,8 @@ import (
 	"churnbed/emulator/live"
 	"churnbed/emulator/scenario"
 	"churnbed/emulator/simulate"
+	"churnbed/node/core"
+	"churnbed/node/eventlog"
 	"churnbed/results"
 )
 
@@ -33,7 +35,7 @@ func runCommand() *cli.Command {
 	var jsonOut, quiet bool
 	var nodeBinary string
 	var virtual virtualHost
-	var liveAt string
+	var liveAt, capture string
 	return &cli.Command{
 		Name:      "run",
 		Usage:     "run a scenario on real node processes and judge it",
@@ -49,6 +51,7 @@ func runCommand() *cli.Command {
 			&cli.BoolFlag{Name: "json", Usage: "print summary.json instead of the table", Destination: &jsonOut},
 			&cli.BoolFlag{Name: "quiet", Usage: "no progress", Destination: &quiet},
 			&cli.StringFlag{Name: "live", Usage: "show the run to browsers at the loopback `ADDR`, such as 127.0.0.1:0 or 8080; its address is printed", Destination: &liveAt},
+			&cli.StringFlag{Name: "capture", Usage: "record all frames at `NODES`, all or ids such as 0,3,5-9, for churnbed export pcapng; takes processor time", Destination: &capture},
 			&cli.StringFlag{Name: "node-binary", Usage: "`PATH` of the node program (default: churnbed-node beside this program)", Destination: &nodeBinary},
 		), virtual.flags()...),
 		Action: func(c *cli.Context) error {
@@ -62,6 +65,12 @@ func runCommand() *cli.Command {
 			}
 			opt := runOptions{
 				json: jsonOut, quiet: quiet, nodeBinary: nodeBinary, virtual: virtual, stdout: os.Stdout, stderr: os.Stderr,
+			}
+			if opt.capture, err = captureNodes(capture, len(sc.Topology.Nodes)); err != nil {
+				return usageError(err)
+			}
+			if virtual.on && len(opt.capture) > 0 {
+				return usageError(errors.New("--capture: not in a virtual host"))
 			}
 			if liveAt != "" {
 				if opt.page, err = openPage(liveAt, spec.Trials, virtual.on, os.Stderr); err != nil {
@@ -121,6 +130,7 @@ type runOptions struct {
 	virtual     virtualHost
 	interrupts  bool // the caller sees to interrupts
 	page        *live.Page
+	capture     []core.NodeID
 	stdout      io.Writer
 	stderr      io.Writer
 }
@@ -159,7 +169,8 @@ func emulate(ctx context.Context, sc *scenario.Scenario, opt runOptions) error {
 	m := manifest(sc, fabricKind, why)
 	run, err := controller.Run(ctx, controller.Options{
 		Scenario: sc, Dir: sc.OutDir(exists), Fabric: fabricKind, NodeBinary: opt.nodeBinary, Manifest: m, Progress: show.update, Page: opt.page,
-		Log: slog.New(slog.NewTextHandler(show, &slog.HandlerOptions{Level: slog.LevelWarn})),
+		Capture: opt.capture,
+		Log:     slog.New(slog.NewTextHandler(show, &slog.HandlerOptions{Level: slog.LevelWarn})),
 	})
 	show.finish()
 	if run == nil {
@@ -182,6 +193,21 @@ func emulate(ctx context.Context, sc *scenario.Scenario, opt runOptions) error {
 		return errCheckFailed
 	}
 	return nil
+}
+
+// captureNodes reads --capture for a mesh of so many nodes.
+func captureNodes(text string, nodes int) ([]core.NodeID, error) {
+	if text == "all" {
+		text = fmt.Sprintf("0-%d", nodes-1)
+	}
+	ids, err := eventlog.ParseRanges(text)
+	if err != nil {
+		return nil, fmt.Errorf("--capture %q: want all, or ids such as 0,3,5-9: %w", text, err)
+	}
+	if n := len(ids); n > 0 && int(ids[n-1]) >= nodes {
+		return nil, fmt.Errorf("--capture: no node %d: there are 0..%d", ids[n-1], nodes-1)
+	}
+	return ids, nil
 }
 
 // openPage opens the page of a run and says where it is.
