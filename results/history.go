@@ -182,6 +182,7 @@ type history struct {
 	cuts          []eventlog.CutLine
 
 	metrics sums
+	groups  *groupHistory // nil: a run without k-groups
 	fid     fidelity
 }
 
@@ -314,6 +315,9 @@ func (h *history) killLife(n *nodeHistory, t int64) {
 	l := n.life()
 	h.down(n, t)
 	l.killed = true
+	if h.groups != nil {
+		h.groups.killed[n.id] = t
+	}
 	if h.epoch < 0 || t >= h.epoch {
 		h.metrics.killedLives++
 	}
@@ -390,6 +394,11 @@ func (h *history) nodeLine(n *nodeHistory, l *Line) {
 	case eventlog.Leave:
 		n.left = max(e.T, 1)
 		h.metrics.leaves++
+	case eventlog.KGroup, eventlog.Lock, eventlog.Routine, eventlog.Command, eventlog.Monitor:
+		if h.groups == nil {
+			h.groups = newGroupHistory()
+		}
+		h.groups.line(l)
 	case eventlog.Failure:
 		n.died = true
 		h.down(n, e.T)
@@ -401,6 +410,9 @@ func (h *history) nodeLine(n *nodeHistory, l *Line) {
 }
 
 func (h *history) startLife(n *nodeHistory, l *Line) {
+	if h.groups != nil {
+		h.groups.born(n.id)
+	}
 	n.lives = append(n.lives, life{inc: core.Incarnation(l.Event.Inc), start: l.Event.T, end: math.MaxInt64})
 	n.begun, n.up, n.paused = true, true, false
 	h.upCount++
@@ -473,6 +485,9 @@ func (h *history) finishLife(n *nodeHistory, t int64, atEnd bool) {
 		}
 	}
 	h.metrics.counters(n.sent, n.final)
+	if h.groups != nil {
+		h.groups.counters(n.id, n.sent)
+	}
 	n.sent, n.final = nil, false
 	n.left, n.stopped, n.died, n.cut, n.begun = 0, 0, false, false, false
 }

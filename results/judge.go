@@ -44,6 +44,12 @@ type Verdict struct {
 	// the same as to safety, or Judge returned ErrJudgesDisagree.
 	Operations int
 
+	// Groups is what the checks of k-groups found, at most maxListed of it.
+	Groups     []GroupFinding
+	GroupCount int
+	// RoutinesStarved are triggers of routines that waited out of proportion.
+	RoutinesStarved int
+
 	LogErrors     []LogError
 	LogErrorCount int
 	Cut           []eventlog.CutLine
@@ -90,6 +96,14 @@ func (h *history) judge() *Verdict {
 	}
 	v.liveness(h.requests, h.interrupted || h.run.Manifest.Interrupted)
 	v.MaxOvertaken = overtaken(h.requests)
+	if g := h.groups; g != nil {
+		end := h.lastT
+		if h.end >= 0 {
+			end = h.end
+		}
+		g.finish(h.epoch, end, h.interrupted || h.run.Manifest.Interrupted)
+		v.Groups, v.GroupCount, v.RoutinesStarved = g.findings, g.sum.violations(), g.sum.Starved
+	}
 	return v
 }
 

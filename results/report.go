@@ -107,6 +107,7 @@ func (r *Run) WriteVerdict(w io.Writer, s *Summary, v *Verdict, charts int) erro
 		}
 		pairLine(p, &v.Zombies[i])
 	}
+	p.findings(v.Groups, v.GroupCount)
 	for i, e := range v.LogErrors {
 		if i == maxShown {
 			p.printf("log error: %d more\n", v.LogErrorCount-i)

@@ -43,6 +43,8 @@ type Summary struct {
 	// "fault"), which its scenario does not tell.
 	LiveActions int      `json:"live_actions"`
 	Logs        LogStats `json:"logs"`
+	// Groups is there where the run had k-groups.
+	Groups *GroupSummary `json:"groups,omitempty"`
 }
 
 // Verdicts of a run.
@@ -210,6 +212,12 @@ func (h *history) summary(v *Verdict) *Summary {
 		t.Unfit = unfit
 	}
 	s.Fairness.Unfit = unfit
+	if h.groups != nil {
+		s.Groups = &h.groups.sum
+		if unfit {
+			s.Groups.unfit()
+		}
+	}
 	s.Verdict = v.verdict()
 	return s
 }
@@ -217,11 +225,11 @@ func (h *history) summary(v *Verdict) *Summary {
 // verdict names the worst finding.
 func (v *Verdict) verdict() string {
 	switch {
-	case !v.Safe():
+	case !v.Safe() || v.GroupCount > 0:
 		return VerdictViolation
 	case v.LogErrorCount > 0:
 		return VerdictLogErrors
-	case v.Unserved[UnservedWaiting] > 0:
+	case v.Unserved[UnservedWaiting] > 0 || v.RoutinesStarved > 0:
 		return VerdictStarved
 	}
 	return VerdictOK
@@ -251,15 +259,17 @@ func (s *Summary) Print(w io.Writer, dir string) error {
 		what += " (" + s.Fabric + ")"
 	}
 	p.row("run", "%s, %d nodes, %d links, seed %d%s", what, s.Nodes, s.Links, s.Seed, scaleNote(s.TimeScale))
-	p.row("requests", "%d served of %d; %d aborted%s, %d unserved%s, %d skipped%s", s.Requests.Served, s.Requests.Issued,
-		s.Requests.Aborted, reasons(s.Requests.AbortedReasons), s.Requests.Unserved, reasons(s.Requests.UnservedReasons),
-		s.Requests.Skipped, unfit)
-	if n := s.Requests.SlowPath; n > 0 {
-		p.row("slow path", "%d of %d entries", n, s.Requests.Served)
+	if s.Groups == nil {
+		p.row("requests", "%d served of %d; %d aborted%s, %d unserved%s, %d skipped%s", s.Requests.Served, s.Requests.Issued,
+			s.Requests.Aborted, reasons(s.Requests.AbortedReasons), s.Requests.Unserved, reasons(s.Requests.UnservedReasons),
+			s.Requests.Skipped, unfit)
+		if n := s.Requests.SlowPath; n > 0 {
+			p.row("slow path", "%d of %d entries", n, s.Requests.Served)
+		}
+		d := s.WaitMS
+		p.row("wait", "mean %s  p50 %s  p99 %s  max %s%s", ms(d.Mean), ms(d.P50), ms(d.P99), ms(d.Max), unfit)
+		p.row("messages per entry", "%s end to end, %s hop to hop%s", num(s.Messages.E2EPerCS), num(s.Messages.H2HPerCS), sourceNote(s.Messages.H2HSource))
 	}
-	d := s.WaitMS
-	p.row("wait", "mean %s  p50 %s  p99 %s  max %s%s", ms(d.Mean), ms(d.P50), ms(d.P99), ms(d.Max), unfit)
-	p.row("messages per entry", "%s end to end, %s hop to hop%s", num(s.Messages.E2EPerCS), num(s.Messages.H2HPerCS), sourceNote(s.Messages.H2HSource))
 	p.row("churn", "%d kills, %d restarts, %d pauses, %d leaves, %d joins (hit %d idle, %d waiting, %d holding)", s.Churn.Kills,
 		s.Churn.Restarts, s.Churn.Pauses, s.Churn.Leaves, s.Churn.Joins, s.Churn.Hit["NONE"], s.Churn.Hit["WAIT"], s.Churn.Hit["HELD"])
 	p.row("membership", "smallest list %s, mean %s, %d false positives, mutual friend in %s of %d pairs", num(s.Membership.SizeMin),
@@ -281,7 +291,11 @@ func (s *Summary) Print(w io.Writer, dir string) error {
 	if s.Safety.ZombieOverlaps > 0 {
 		safety += fmt.Sprintf("; overlaps with holders declared failed: %d, %s ms", s.Safety.ZombieOverlaps, num(s.Safety.ZombieMS))
 	}
-	p.row("safety", "%s", safety)
+	if s.Groups != nil {
+		p.groups(s.Groups)
+	} else {
+		p.row("safety", "%s", safety)
+	}
 	fid := strings.ToUpper(s.Fidelity.Verdict)
 	if s.Fidelity.Reason != "" {
 		fid += ": " + s.Fidelity.Reason

@@ -1,6 +1,7 @@
 package scenario
 
 import (
+	"churnbed/node/kgroup"
 	"churnbed/node/stack"
 	"churnbed/node/wire"
 	"churnbed/topologies"
@@ -18,6 +19,7 @@ const (
 	GroupRouting     Group = "Routing"
 	GroupMembership  Group = "Membership"
 	GroupAlgorithm   Group = "Algorithm"
+	GroupKGroups     Group = "Devices, groups and routines"
 	GroupTransport   Group = "Transport"
 	GroupWorkload    Group = "Workload"
 	GroupChurn       Group = "Churn and faults"
@@ -117,7 +119,7 @@ var keys = []Key{
 		"path", []string{"path", "euclid", "hops", "delay"}, "distance to a member: metres along the shortest path, metres straight, hops, or delay along the quickest path"),
 
 	choice("algorithm", GroupAlgorithm, func(s *Spec) *string { return &s.Algorithm },
-		"camera", []string{"ra", "camera", "camera-paper", "maekawa", "maekawa-basic", "naimi-trehel", "fairk", "bv95"}, "mutual-exclusion algorithm"),
+		"camera", []string{"ra", "camera", "camera-paper", "maekawa", "maekawa-basic", "naimi-trehel", "fairk", "bv95", stack.CoMesh, stack.Hub}, "mutual-exclusion algorithm; comesh: k-groups that manage devices and routines; hub: one node that does"),
 	integer("k", GroupAlgorithm, func(s *Spec) *int { return &s.K },
 		"1", 1, wire.MaxTokens, "nodes that may be in the critical section at once (fairk, bv95)"),
 	text("token-placement", GroupAlgorithm, func(s *Spec) *string { return &s.TokenPlacement },
@@ -148,6 +150,47 @@ var keys = []Key{
 		"imitate the Camera authors' simulator: REQUEST and RELEASE take one more hop at their source, with a link's delay and loss (simulator only)"),
 	boolean("imitate-departed", GroupAlgorithm, func(s *Spec) *bool { return &s.ImitateDeparted },
 		"imitate the Camera authors' simulator: who leaves goes on asking and answering, only the others' lists lose it, and nobody comes back (simulator only)"),
+
+	number("smart-share", GroupKGroups, func(s *Spec) *float64 { return &s.SmartShare },
+		"0.4", 0, 1, "", "share of the nodes that are smart, drawn by the seed (comesh); all nodes are devices"),
+	integer("device-group-size", GroupKGroups, func(s *Spec) *int { return &s.DeviceGroupSize },
+		"25", 1, MaxNodes, "mean number of devices that one group manages"),
+	integer("kgroup-f", GroupKGroups, func(s *Spec) *int { return &s.KGroupF },
+		"2", 0, kgroup.MaxF, "failures that a group tolerates; it has twice as many members and one"),
+	choice("kgroup", GroupKGroups, func(s *Spec) *string { return &s.KGroup },
+		"fenced", []string{"fenced", "paper"}, "a new group serves when a quorum of the previous one has recorded it, or, as published, by every node's own list and clock"),
+	duration("epoch-length", GroupKGroups, func(s *Spec) *dur { return &s.EpochLength },
+		"1m", 0, "life of a group's member set; 0: until members fail"),
+	choice("selection", GroupKGroups, func(s *Spec) *string { return &s.Selection },
+		kgroup.LSHMix, kgroup.Policies(), "who is a member: the lowest hashes, those near the devices, or f+1 near and f by hash"),
+	integer("lsh-functions", GroupKGroups, func(s *Spec) *int { return &s.LSHFunctions },
+		"2", 1, 64, "hash functions that one table concatenates"),
+	integer("lsh-tables", GroupKGroups, func(s *Spec) *int { return &s.LSHTables },
+		"2", 1, 64, "tables; one equal bucket makes a candidate"),
+	number("lsh-width", GroupKGroups, func(s *Spec) *float64 { return &s.LSHWidth },
+		"4", 1e-3, 1e6, "m", "width of a bucket"),
+	choice("lock-strategy", GroupKGroups, func(s *Spec) *string { return &s.LockStrategy },
+		kgroup.SLA, []string{kgroup.SLA, kgroup.OLA}, "a routine locks its devices one by one in their order, or all at once and gives all back at a refusal"),
+	duration("monitor-period", GroupKGroups, func(s *Spec) *dur { return &s.MonitorPeriod },
+		"1s", 1, "between two pings of a device by its leader, and between two beats to the members"),
+	integer("monitor-tries", GroupKGroups, func(s *Spec) *int { return &s.MonitorTries },
+		"3", 1, 100, "pings in a row, two round trips each, that a device leaves unanswered before it counts as failed"),
+	duration("state-every", GroupKGroups, func(s *Spec) *dur { return &s.StateEvery },
+		"5s", 0, "mean time between two changes of a device's state by its script; 0: by commands only"),
+	path("routines-file", GroupKGroups, func(s *Spec) *string { return &s.RoutinesFile },
+		"read the routines from this YAML file (schema/routines.schema.json); none: generate them"),
+	integer("routines", GroupKGroups, func(s *Spec) *int { return &s.Routines },
+		"20", 0, 100_000, "routines to generate"),
+	number("routine-devices", GroupKGroups, func(s *Spec) *float64 { return &s.RoutineDevices },
+		"3", 1, kgroup.MaxCommands, "", "mean number of devices of a routine"),
+	number("routine-conflict", GroupKGroups, func(s *Spec) *float64 { return &s.RoutineConflict },
+		"0.2", 0, 1, "", "share of a routine's devices that is drawn from one small pool that all routines share"),
+	duration("routine-every", GroupKGroups, func(s *Spec) *dur { return &s.RoutineEvery },
+		"10s", 1, "mean period of a routine"),
+	duration("routine-takes", GroupKGroups, func(s *Spec) *dur { return &s.RoutineTakes },
+		"500ms", 0, "mean length of a command"),
+	number("routine-states", GroupKGroups, func(s *Spec) *float64 { return &s.RoutineStates },
+		"0.2", 0, 1, "", "share of the routines that fire on the states of two devices instead of by time"),
 
 	choice("transport", GroupTransport, func(s *Spec) *string { return &s.Transport },
 		"adaptive", []string{"adaptive", "fixed", stack.SourceFixed}, "retransmission timeout: from measured round trips (RFC 6298) or constant; source-fixed: no acknowledgements, the source sends again rto after the loss at any hop (simulator only)"),

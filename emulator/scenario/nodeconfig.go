@@ -31,7 +31,7 @@ func (s *Scenario) NodeConfig(n core.NodeID, inc core.Incarnation) stack.Config 
 		Join:      restarted || !s.Up[n],
 		Algorithm: s.Algorithm, Membership: s.Membership, Transport: s.Transport,
 		Arrivals: s.perNode[n], Closed: s.Closed,
-		ProbeEvery: s.ProbeEvery, CountersEvery: s.CountersEvery,
+		ProbeEvery: s.ProbeEvery, CountersEvery: s.CountersEvery, Group: s.Group,
 	}
 	for _, nb := range s.neighbours.Of(n) {
 		c.Neighbours = append(c.Neighbours, nb.Node)
@@ -41,6 +41,11 @@ func (s *Scenario) NodeConfig(n core.NodeID, inc core.Incarnation) stack.Config 
 		}
 		c.LinkDelay = append(c.LinkDelay, int64(ab.Delay))
 	}
+	if s.Group != nil && !s.Group.IsSmart(n) {
+		// A simple device is no member of anything: leaders find it.
+		c.Membership.Service, c.Join = "static", false
+		return c
+	}
 	if s.distance != nil {
 		c.Distance = s.distance[n]
 	}
@@ -48,12 +53,18 @@ func (s *Scenario) NodeConfig(n core.NodeID, inc core.Incarnation) stack.Config 
 	if c.Join && s.Membership.Service == "medley" {
 		members = s.contacts(n, inc, c.Neighbours)
 	}
-	c.Members = make([]core.Peer, len(members))
-	for i, id := range members {
-		c.Members[i] = core.Peer{ID: id, Inc: core.FirstIncarnation}
+	c.Members = make([]core.Peer, 0, len(members))
+	for _, id := range members {
+		if s.takesPart(id) {
+			c.Members = append(c.Members, core.Peer{ID: id, Inc: core.FirstIncarnation})
+		}
 	}
 	return c
 }
+
+// takesPart reports whether a node is a member of the membership service:
+// with k-groups the smart ones are.
+func (s *Scenario) takesPart(n core.NodeID) bool { return s.Group == nil || s.Group.IsSmart(n) }
 
 // contacts draws whom a joining node asks.
 func (s *Scenario) contacts(n core.NodeID, inc core.Incarnation, neighbours []core.NodeID) []core.NodeID {
@@ -64,6 +75,9 @@ func (s *Scenario) contacts(n core.NodeID, inc core.Incarnation, neighbours []co
 		if len(out) == nearContacts {
 			break
 		}
+		if !s.takesPart(neighbours[i]) {
+			continue
+		}
 		out = append(out, neighbours[i])
 		taken[neighbours[i]] = true
 	}
@@ -71,7 +85,7 @@ func (s *Scenario) contacts(n core.NodeID, inc core.Incarnation, neighbours []co
 		if len(out) == maxContacts {
 			break
 		}
-		if id := core.NodeID(i); !taken[id] {
+		if id := core.NodeID(i); !taken[id] && s.takesPart(id) {
 			out = append(out, id)
 			taken[id] = true
 		}

@@ -11,6 +11,7 @@ import (
 
 	"churnbed/emulator/link"
 	"churnbed/node/core"
+	"churnbed/node/kgroup"
 	"churnbed/node/stack"
 	"churnbed/topologies"
 	"churnbed/workloads"
@@ -41,6 +42,7 @@ func Resolve(spec Spec, origin Origin) (*Scenario, error) {
 		r.tokens()
 		r.link()
 		r.lists()
+		r.groups()
 		r.arrivals()
 		r.churn()
 		r.downAtStart()
@@ -75,6 +77,7 @@ type resolver struct {
 	closed     *workloads.Closed
 	schedule   []workloads.Fault
 	distance   [][]float32
+	group      *kgroup.Config
 }
 
 // bad reports a problem of a key; lines of one message are problems of their
@@ -112,6 +115,7 @@ func (r *resolver) paths() {
 	}
 	abs("topology-file", &r.spec.TopologyFile)
 	abs("out", &r.spec.Out)
+	abs("routines-file", &r.spec.RoutinesFile)
 	if !slices.Contains(churnGenerators, r.spec.Churn) {
 		abs("churn", &r.spec.Churn)
 	}
@@ -390,6 +394,9 @@ func needsRelay(t *topologies.Topology, p link.Params) string {
 // arrivals expands the workload.
 func (r *resolver) arrivals() {
 	s := &r.spec
+	if s.grouped() {
+		return // routines are the workload
+	}
 	if len(s.Arrival) > 0 && !r.origin.has("arrivals") {
 		s.Arrivals = arrivalsList
 	}
@@ -649,7 +656,7 @@ func (r *resolver) scenario() (*Scenario, error) {
 		Lists:     r.allLists, Up: r.up, Arrivals: r.open, Closed: r.closed, Faults: r.schedule,
 		Duration: s.Duration, Drain: s.Drain, Warmup: s.Warmup,
 		ProbeEvery: s.ProbeEvery, CountersEvery: s.CountersEvery, Slice: s.Slice,
-		Out: out, Warnings: r.warnings,
+		Out: out, Warnings: r.warnings, Group: r.group,
 		yaml: text, distance: r.distance, perNode: arrivalsByNode(r.open, len(r.top.Nodes)), neighbours: r.top.Adjacency(),
 	}, nil
 }

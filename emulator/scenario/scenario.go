@@ -15,6 +15,7 @@ import (
 
 	"churnbed/emulator/link"
 	"churnbed/node/core"
+	"churnbed/node/kgroup"
 	"churnbed/node/stack"
 	"churnbed/topologies"
 	"churnbed/workloads"
@@ -38,6 +39,9 @@ type Scenario struct {
 	Algorithm  stack.Algorithm
 	Membership stack.Membership
 	Transport  stack.Transport
+	// Group is what nodes have in common with k-groups, nil with other
+	// algorithms.
+	Group *kgroup.Config
 	// Lists are the initial membership lists by node, itself left out.
 	Lists [][]core.NodeID
 

@@ -76,6 +76,28 @@ type Spec struct {
 	ImitateLocalHop  bool
 	ImitateDeparted  bool
 
+	// Devices, groups and routines
+	SmartShare      float64
+	DeviceGroupSize int
+	KGroupF         int
+	KGroup          string // fenced, paper
+	EpochLength     time.Duration
+	Selection       string
+	LSHFunctions    int
+	LSHTables       int
+	LSHWidth        float64
+	LockStrategy    string // sla, ola
+	MonitorPeriod   time.Duration
+	MonitorTries    int
+	StateEvery      time.Duration
+	RoutinesFile    string
+	Routines        int
+	RoutineDevices  float64
+	RoutineConflict float64
+	RoutineEvery    time.Duration
+	RoutineTakes    time.Duration
+	RoutineStates   float64
+
 	// Transport
 	Transport string
 	RTO       time.Duration

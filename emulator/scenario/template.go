@@ -86,6 +86,23 @@ var examples = map[string]Example{
 		"Local mutual exclusion as published.",
 		slices.Concat(listed, []Setting{{"mean", "60ms"}, {"requests", "60"}}),
 	},
+	"comesh": {
+		"CoMesh: k-groups of smart nodes manage devices and run routines, which lock their devices one by one. An\n" +
+			"epoch passes and two nodes fail; `churnbed check` proves that no lock and no state is lost.",
+		slices.Concat(hurried, []Setting{
+			{"nodes", "30"},
+			{"duration", "40s"},
+			{"kgroup-f", "1"},
+			{"device-group-size", "15"},
+			{"epoch-length", "15s"},
+			{"routines", "10"},
+			{"fault", "at 10s crash 2 nodes restart after 5s"},
+		}),
+	},
+	"hub": {
+		"The baseline of CoMesh: the same devices and routines, all managed by the one node in the middle.",
+		[]Setting{{"nodes", "30"}, {"duration", "40s"}, {"routines", "10"}},
+	},
 	"token-ring": {
 		"A token that goes round: the worked example of WRITING-AN-ALGORITHM.md. No node may fail, and nobody\n" +
 			"waits longer than one round.",

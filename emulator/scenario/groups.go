@@ -1,0 +1,194 @@
+package scenario
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+
+	"churnbed/node/core"
+	"churnbed/node/kgroup"
+	"churnbed/node/stack"
+)
+
+// grouped reports whether the scenario runs k-groups: then every node is a
+// device, and the workload is routines instead of requests.
+func (s *Spec) grouped() bool { return s.Algorithm == stack.CoMesh || s.Algorithm == stack.Hub }
+
+// groups makes what all nodes of a run with k-groups have in common.
+func (r *resolver) groups() {
+	s := &r.spec
+	if !s.grouped() {
+		return
+	}
+	if s.Duration == 0 {
+		r.bad("duration", `"0s": routines have no end: with algorithm %s want more`, s.Algorithm)
+	}
+	c := &kgroup.Config{
+		F: s.KGroupF, Epoch: s.EpochLength, Policy: s.Selection, Paper: s.KGroup == "paper", Locks: s.LockStrategy,
+		LSH:  kgroup.LSHConfig{Functions: s.LSHFunctions, Tables: s.LSHTables, Width: s.LSHWidth},
+		Ping: s.MonitorPeriod, Tries: s.MonitorTries, StateEvery: s.StateEvery,
+	}
+	for _, n := range r.top.Nodes {
+		c.Places = append(c.Places, kgroup.Place{n.X, n.Y, n.Z})
+	}
+	n := len(c.Places)
+	groups := (n + s.DeviceGroupSize - 1) / s.DeviceGroupSize
+	if s.Algorithm == stack.Hub {
+		c.F, c.Epoch, c.Policy, c.Paper, groups = 0, 0, kgroup.Hash, false, 1
+		c.Smart = []core.NodeID{central(c.Places)}
+	} else {
+		smart := min(max(int(math.Round(s.SmartShare*float64(n))), c.K()), n)
+		for _, i := range core.Stream(s.Seed, "smart").Perm(n)[:smart] {
+			c.Smart = append(c.Smart, core.NodeID(i))
+		}
+		slices.Sort(c.Smart)
+	}
+	c.Of, c.Centres = kgroup.Cluster(c.Places, groups, core.Stream(s.Seed, "clusters"))
+	if s.RoutinesFile != "" {
+		var err error
+		if c.Routines, err = readRoutinesFile(s.RoutinesFile, n); err != nil {
+			r.bad("routines-file", "%v", err)
+			return
+		}
+	} else {
+		c.Routines = kgroup.Generate(kgroup.Generated{
+			Count: s.Routines, MeanDevices: s.RoutineDevices, Conflict: s.RoutineConflict, Every: s.RoutineEvery, Takes: s.RoutineTakes,
+			States: s.RoutineStates,
+		}, n, core.Stream(s.Seed, "routines"))
+	}
+	if err := c.Validate(); err != nil {
+		r.bad("algorithm", "%q: %v", s.Algorithm, err)
+		return
+	}
+	r.group = c
+	// Fault rules may name them.
+	nodes := slices.Clone(r.top.Nodes)
+	for i := range nodes {
+		tag := tagSimple
+		if c.IsSmart(core.NodeID(i)) {
+			tag = tagSmart
+		}
+		if !slices.Contains(nodes[i].Tags, tag) {
+			nodes[i].Tags = append(slices.Clip(nodes[i].Tags), tag)
+		}
+	}
+	tagged := *r.top
+	tagged.Nodes = nodes
+	r.top = &tagged
+}
+
+// Tags that nodes have with k-groups.
+const (
+	tagSmart  = "smart"
+	tagSimple = "simple"
+)
+
+// central is the place nearest to the middle of all.
+func central(places []kgroup.Place) core.NodeID {
+	_, centre := kgroup.Cluster(places, 1, core.Stream(0, "clusters"))
+	all := make([]core.NodeID, len(places))
+	for i := range all {
+		all[i] = core.NodeID(i)
+	}
+	return slices.MinFunc(all, func(a, b core.NodeID) int {
+		return cmp.Compare(kgroup.Distance(places[a], centre[0]), kgroup.Distance(places[b], centre[0]))
+	})
+}
+
+// maxRoutinesFile bounds a file of routines.
+const maxRoutinesFile = 16 << 20
+
+func readRoutinesFile(path string, devices int) ([]kgroup.Routine, error) {
+	f, err := openFile(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close() //nolint:errcheck // read only
+	b, err := io.ReadAll(io.LimitReader(f, maxRoutinesFile))
+	if err != nil {
+		return nil, fmt.Errorf("read routines: %w", err)
+	}
+	list, err := ParseRoutines(b, devices)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return list, nil
+}
+
+// routinesSpec is a file of routines, as schema/routines.schema.json says.
+type routinesSpec struct {
+	Routines []struct {
+		When     string       `yaml:"when"`
+		Every    textDuration `yaml:"every"`
+		Offset   textDuration `yaml:"offset"`
+		Commands []struct {
+			Device int          `yaml:"device"`
+			Value  int64        `yaml:"value"`
+			Takes  textDuration `yaml:"takes"`
+		} `yaml:"commands"`
+	} `yaml:"routines"`
+}
+
+// textDuration is a duration with its unit.
+type textDuration time.Duration
+
+func (d *textDuration) UnmarshalYAML(n *yaml.Node) error {
+	v, err := time.ParseDuration(n.Value)
+	if err != nil || v < 0 || v > maxDuration {
+		return fmt.Errorf("line %d: %q: want a duration such as 500ms or 2s", n.Line, n.Value)
+	}
+	*d = textDuration(v)
+	return nil
+}
+
+// ParseRoutines reads routines over devices 0..devices-1 from YAML, strictly.
+// Commands may be in any order of devices.
+func ParseRoutines(text []byte, devices int) ([]kgroup.Routine, error) {
+	root, err := parseYAML(text)
+	if err != nil {
+		return nil, fmt.Errorf("read routines: %w", err)
+	}
+	if root == nil {
+		return nil, errors.New("read routines: the file is empty")
+	}
+	var spec routinesSpec
+	if err := decodeStrictly(text, &spec); err != nil {
+		return nil, fmt.Errorf("read routines: %w", err)
+	}
+	if len(spec.Routines) == 0 {
+		return nil, errors.New(`read routines: want a list "routines" that is not empty`)
+	}
+	list := make([]kgroup.Routine, len(spec.Routines))
+	for i, from := range spec.Routines {
+		r := kgroup.Routine{ID: i, When: from.When, Every: time.Duration(from.Every), Offset: time.Duration(from.Offset)}
+		for _, c := range from.Commands {
+			if c.Device < 0 || c.Device >= devices {
+				return nil, fmt.Errorf("read routines: routine %d: device %d: want 0 to %d", i, c.Device, devices-1)
+			}
+			r.Commands = append(r.Commands, kgroup.Command{Device: core.NodeID(c.Device), Value: c.Value, Takes: time.Duration(c.Takes)})
+		}
+		slices.SortStableFunc(r.Commands, func(a, b kgroup.Command) int { return cmp.Compare(a.Device, b.Device) })
+		list[i] = r
+	}
+	return list, nil
+}
+
+// decodeStrictly decodes YAML with known fields only; the library is known to
+// have panicked on hostile input.
+func decodeStrictly(text []byte, to any) (err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("cannot be parsed: %v", r)
+		}
+	}()
+	d := yaml.NewDecoder(bytes.NewReader(text))
+	d.KnownFields(true)
+	return d.Decode(to)
+}

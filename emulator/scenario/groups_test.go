@@ -1,0 +1,129 @@
+package scenario
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"churnbed/node/core"
+)
+
+func routinesSchema(t *testing.T) *jsonschema.Schema {
+	t.Helper()
+	text, err := os.ReadFile("schema/routines.schema.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := jsonschema.NewCompiler()
+	if err := c.AddResource("routines.json", doc); err != nil {
+		t.Fatal(err)
+	}
+	s, err := c.Compile("routines.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func sampleRoutines(t *testing.T) []byte {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("..", "..", "workloads", "samples", "routines.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+func TestRoutinesFile(t *testing.T) {
+	text := sampleRoutines(t)
+	if err := validateYAML(t, routinesSchema(t), text); err != nil {
+		t.Error(err)
+	}
+	list, err := ParseRoutines(text, 12)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(list) != 2 || list[1].Every != 15*time.Second || list[1].Commands[2].Device != 11 || list[0].Commands[0].Takes != 800*time.Millisecond {
+		t.Errorf("read %+v", list)
+	}
+	for _, bad := range []string{
+		"", "routines: []", "routinez: []", "routines: [{when: d1 > 2, commands: [{device: 1, take: 1s}]}]",
+		"routines: [{every: 5, commands: [{device: 1}]}]", "routines: [{commands: [{device: 99}]}]", "routines: 3",
+	} {
+		if _, err := ParseRoutines([]byte(bad), 12); err == nil {
+			t.Errorf("%q: no error", bad)
+		}
+	}
+}
+
+func FuzzParseRoutines(f *testing.F) {
+	f.Add([]byte("routines: [{when: d1 > 2, every: 5s, commands: [{device: 1, value: -3, takes: 1s}]}]"))
+	f.Add([]byte("routines:\n- commands: [{device: 3}, {device: 1}]\n"))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		list, err := ParseRoutines(text, 10)
+		if err != nil {
+			return
+		}
+		for _, r := range list {
+			for _, c := range r.Commands {
+				if c.Device < 0 || c.Device >= 10 {
+					t.Errorf("device %d", c.Device)
+				}
+			}
+		}
+	})
+}
+
+func TestGroups(t *testing.T) {
+	s := mustResolve(t, "nodes: 80\nalgorithm: comesh\nduration: 1m\nroutines: 7\nmembership: oracle")
+	g := s.Group
+	if g == nil || len(g.Smart) != 32 || g.Groups() != 4 || len(g.Routines) != 7 || len(s.Arrivals) != 0 {
+		t.Fatalf("group %+v, %d arrivals", g, len(s.Arrivals))
+	}
+	again := mustResolve(t, string(s.YAML()))
+	if !bytes.Equal(again.YAML(), s.YAML()) || len(again.Group.Routines) != 7 {
+		t.Error("scenario.yaml does not resolve to itself")
+	}
+	for id := range core.NodeID(80) {
+		c := s.NodeConfig(id, core.FirstIncarnation)
+		if err := c.Validate(); err != nil {
+			t.Fatal(err)
+		}
+		if smart := g.IsSmart(id); smart != (c.Membership.Service == "oracle") || smart != (len(c.Members) == 31) {
+			t.Errorf("node %d, smart %v: %s with %d members", id, smart, c.Membership.Service, len(c.Members))
+		}
+	}
+	hub := mustResolve(t, "nodes: 80\nalgorithm: hub\nduration: 1m").Group
+	if hub.K() != 1 || hub.Groups() != 1 || len(hub.Smart) != 1 || hub.Epoch != 0 {
+		t.Errorf("hub %+v", hub)
+	}
+}
+
+func TestGroupProblems(t *testing.T) {
+	routines := filepath.Join(t.TempDir(), "routines.yaml")
+	if err := os.WriteFile(routines, []byte("routines: [{when: d1 >, commands: [{device: 1}]}]"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for text, want := range map[string]string{
+		"algorithm: comesh":                                             "routines have no end",
+		"algorithm: comesh\nduration: 1m\nnodes: 4":                     "smart nodes",
+		"algorithm: comesh\nduration: 1m\nepoch-length: 1s":             "at least four monitoring periods",
+		"algorithm: comesh\nduration: 1m\nroutines-file: /nowhere.yaml": "no such file or directory",
+		"algorithm: comesh\nduration: 1m\nroutines-file: " + routines:   "malformed condition",
+		"algorithm: comesh\nduration: 1m\nlock-strategy: ala":           "want sla or ola",
+	} {
+		_, err := resolveText(t, t.TempDir(), text)
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: error %v, want one with %q", text, err, want)
+		}
+	}
+}
