@@ -7,6 +7,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"syscall"
@@ -314,5 +315,58 @@ func BenchmarkWrite(b *testing.B) {
 	for b.Loop() {
 		w.w.(*bytes.Buffer).Reset()
 		_ = w.Write(&e)
+	}
+}
+
+// fill sets every field below v to something that is not its zero.
+func fill(v reflect.Value) {
+	switch v.Kind() {
+	case reflect.Struct:
+		for i := range v.NumField() {
+			fill(v.Field(i))
+		}
+	case reflect.Pointer:
+		v.Set(reflect.New(v.Type().Elem()))
+		fill(v.Elem())
+	case reflect.Slice:
+		v.Set(reflect.MakeSlice(v.Type(), 1, 1))
+		fill(v.Index(0))
+	case reflect.Map:
+		key, value := reflect.New(v.Type().Key()).Elem(), reflect.New(v.Type().Elem()).Elem()
+		fill(key)
+		fill(value)
+		v.Set(reflect.MakeMap(v.Type()))
+		v.SetMapIndex(key, value)
+	case reflect.String:
+		v.SetString("a")
+	case reflect.Bool:
+		v.SetBool(true)
+	case reflect.Float32, reflect.Float64:
+		v.SetFloat(1.5)
+	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
+		v.SetUint(2)
+	default:
+		v.SetInt(3)
+	}
+}
+
+// TestWriterKnowsEveryField: a field that somebody adds to Event is written.
+func TestWriterKnowsEveryField(t *testing.T) {
+	var e Event
+	fill(reflect.ValueOf(&e).Elem())
+	var out bytes.Buffer
+	if err := NewWriter(&out).Write(&e); err != nil {
+		t.Fatal(err)
+	}
+	std, err := json.Marshal(&e)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got, want any
+	if err := errors.Join(json.Unmarshal(out.Bytes(), &got), json.Unmarshal(std, &want)); err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Error(d)
 	}
 }

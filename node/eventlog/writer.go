@@ -122,6 +122,8 @@ func (w *Writer) appendEvent(b []byte, e *Event) ([]byte, error) {
 	b = appendUint(b, "pinc", uint64(e.PeerInc))
 	b = appendText(b, "change", e.Change)
 	b = appendInt(b, "size", int64(e.Size))
+	b = appendInt(b, "slot", int64(e.Slot))
+	b = appendUint(b, "order", e.Order)
 	b = w.appendCounts(b, "sent", e.Sent)
 	b = w.appendCounts(b, "recv", e.Recv)
 	if e.Probe != nil {
@@ -222,6 +224,7 @@ func (w *Writer) appendCounts(b []byte, key string, m map[string]Count) []byte {
 		b = append(b, `,"bytes":`...)
 		b = strconv.AppendInt(b, c.Bytes, 10)
 		b = appendInt(b, "retrans", c.Retrans)
+		b = appendInt(b, "hops", c.Hops)
 		b = append(b, '}')
 	}
 	return append(b, '}')
