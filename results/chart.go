@@ -183,6 +183,37 @@ func eachEvent(path string, visit func(*eventlog.Event, int)) error {
 	return nil
 }
 
+// rawLine is a line as it stands in a log, cut to maxShownLine.
+func (r *Run) rawLine(at LogLine) (string, error) {
+	f, err := os.Open(r.Path(at.File))
+	if err != nil {
+		return "", fmt.Errorf("read logs: %w", err)
+	}
+	defer f.Close() //nolint:errcheck // read only
+	rd := bufio.NewReader(f)
+	for no := 1; ; no++ {
+		line, err := rd.ReadBytes('\n')
+		if no == at.Line {
+			return shorten(line), nil
+		}
+		if errors.Is(err, io.EOF) {
+			return "", nil
+		}
+		if err != nil {
+			return "", fmt.Errorf("read logs: %w", err)
+		}
+	}
+}
+
+// shorten makes one line of a log fit the report.
+func shorten(line []byte) string {
+	line = bytes.TrimRight(line, "\n")
+	if len(line) > maxShownLine {
+		return string(line[:maxShownLine]) + "..."
+	}
+	return string(line)
+}
+
 // maxShownLine bounds a log line in the report.
 const maxShownLine = 160
 
@@ -209,11 +240,7 @@ func (r *Run) linesAround(p *printer, q *Request, around int) error {
 			if no == q.EnterLine || no == q.EndLine {
 				mark = '>'
 			}
-			line = bytes.TrimRight(line, "\n")
-			if len(line) > maxShownLine {
-				line = append(line[:maxShownLine:maxShownLine], "..."...)
-			}
-			p.printf("%c %6d  %s\n", mark, no, line)
+			p.printf("%c %6d  %s\n", mark, no, shorten(line))
 		}
 		if errors.Is(err, io.EOF) {
 			return p.err

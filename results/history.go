@@ -184,6 +184,7 @@ type history struct {
 	metrics sums
 	groups  *groupHistory // nil: a run without k-groups
 	fid     fidelity
+	tokens  tokenLog
 }
 
 // maxListed bounds the lists of log errors and violating pairs that are kept;
@@ -254,6 +255,9 @@ func (h *history) control(e *eventlog.Event) {
 	case eventlog.Interrupt:
 		h.interrupted = true
 		return
+	case eventlog.LinkSet:
+		h.tokens.cut = true
+		return
 	case eventlog.Fault:
 		h.metrics.liveActions++
 		return
@@ -280,6 +284,7 @@ func (h *history) control(e *eventlog.Event) {
 		}
 	case eventlog.Pause:
 		h.metrics.pauses++
+		h.tokens.cut = true
 		h.metrics.hit[n.protocolState()]++
 		n.paused, n.wasPaused = true, true
 	case eventlog.Resume:
@@ -288,6 +293,7 @@ func (h *history) control(e *eventlog.Event) {
 		if n.up && (e.Inc == 0 || core.Incarnation(e.Inc).Start() == n.life().inc.Start()) {
 			if n.stopped == 0 {
 				n.died = true
+				h.tokens.end(n.id, e.T)
 			}
 			h.down(n, e.T)
 		}
@@ -303,6 +309,7 @@ func (h *history) kill(n *nodeHistory, e *eventlog.Event) {
 		return
 	}
 	h.metrics.kills++
+	h.tokens.end(n.id, max(e.T, e.After)) // what it wrote meanwhile was its last
 	h.metrics.hit[n.protocolState()]++
 	if !n.up {
 		n.killAt = kill{e.T, max(e.T, e.After), true}
@@ -394,13 +401,17 @@ func (h *history) nodeLine(n *nodeHistory, l *Line) {
 	case eventlog.Leave:
 		n.left = max(e.T, 1)
 		h.metrics.leaves++
+		h.tokens.end(n.id, e.T)
 	case eventlog.KGroup, eventlog.Lock, eventlog.Routine, eventlog.Command, eventlog.Monitor:
 		if h.groups == nil {
 			h.groups = newGroupHistory()
 		}
 		h.groups.line(l)
+	case eventlog.Token:
+		h.token(n, l)
 	case eventlog.Failure:
 		n.died = true
+		h.tokens.end(n.id, e.T)
 		h.down(n, e.T)
 	case eventlog.Stop:
 		n.stopped, n.final = max(e.T, 1), true

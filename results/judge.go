@@ -40,6 +40,11 @@ type Verdict struct {
 	// out for it: the last but Holders-1 of the others to leave.
 	Holders int
 
+	// Tokens says how the tokens went, nil for algorithms without; TokenFaults
+	// are the breaches of their rules, at most maxListed of them.
+	Tokens      *Tokens
+	TokenFaults []TokenFault
+
 	// Operations is how many of the lock the second judge looked at; it found
 	// the same as to safety, or Judge returned ErrJudgesDisagree.
 	Operations int
@@ -94,6 +99,7 @@ func (h *history) judge() *Verdict {
 	} else {
 		v.safetyOfMany(h.requests)
 	}
+	v.judgeTokens(h)
 	v.liveness(h.requests, h.interrupted || h.run.Manifest.Interrupted)
 	v.MaxOvertaken = overtaken(h.requests)
 	if g := h.groups; g != nil {

@@ -14,6 +14,8 @@ type Report struct {
 	Fidelity      string          `json:"fidelity"`
 	Violations    []OverlapReport `json:"violations"` // at most 1000, by their beginning
 	Zombies       []OverlapReport `json:"zombies"`
+	Tokens        *Tokens         `json:"tokens,omitempty"`
+	TokenFaults   []TokenFault    `json:"token_faults,omitempty"` // at most 1000
 	LogErrors     []LogError      `json:"log_errors"`
 	LogErrorCount int             `json:"log_error_count"`
 	Cut           []string        `json:"cut_lines"`
@@ -45,6 +47,7 @@ func NewReport(r *Run, s *Summary, v *Verdict) *Report {
 	out := &Report{
 		Schema: Schema, Run: r.Dir, Verdict: s.Verdict, Safety: s.Safety, Requests: s.Requests, Fidelity: s.Fidelity.Verdict,
 		Violations: overlaps(v.Violations), Zombies: overlaps(v.Zombies),
+		Tokens: v.Tokens, TokenFaults: v.TokenFaults,
 		LogErrors: append([]LogError{}, v.LogErrors...), LogErrorCount: v.LogErrorCount, Cut: []string{},
 	}
 	for _, c := range v.Cut {
@@ -108,6 +111,11 @@ func (r *Run) WriteVerdict(w io.Writer, s *Summary, v *Verdict, charts int) erro
 		pairLine(p, &v.Zombies[i])
 	}
 	p.findings(v.Groups, v.GroupCount)
+	if p.err == nil {
+		if err := r.writeTokenFaults(p, v, charts); err != nil {
+			return err
+		}
+	}
 	for i, e := range v.LogErrors {
 		if i == maxShown {
 			p.printf("log error: %d more\n", v.LogErrorCount-i)
@@ -131,6 +139,7 @@ func (r *Run) WriteVerdict(w io.Writer, s *Summary, v *Verdict, charts int) erro
 	p.row("liveness", "%d of %d requests served, %d aborted%s, %d unserved%s; overtaken at most %d times%s", s.Requests.Served,
 		s.Requests.Issued, s.Requests.Aborted, reasons(s.Requests.AbortedReasons), s.Requests.Unserved,
 		reasons(s.Requests.UnservedReasons), s.Requests.MaxOvertaken, unfit)
+	v.Tokens.print(p)
 	p.row("logs", "%d errors, %d cut lines", v.LogErrorCount, len(v.Cut))
 	p.row("fidelity", "%s", s.Fidelity.Verdict)
 	p.row("verdict", "%s", s.Verdict)

@@ -35,6 +35,7 @@ type Summary struct {
 	SyncMS     Dist            `json:"sync_delay_ms"`   // exit to the enter of the next already waiting
 	Messages   Messages        `json:"messages"`
 	Fairness   Fairness        `json:"fairness"`
+	Tokens     *Tokens         `json:"tokens,omitempty"`
 	Churn      Churn           `json:"churn"`
 	Membership MembershipStats `json:"membership"`
 	Fidelity   Fidelity        `json:"fidelity"`
@@ -52,7 +53,7 @@ const (
 	VerdictOK        = "ok"
 	VerdictStarved   = "starved"    // a request waited out of proportion and was not served
 	VerdictLogErrors = "log errors" // the logs contradict themselves
-	VerdictViolation = "violation"  // two nodes were in the critical section at once
+	VerdictViolation = "violation"  // more nodes than may were in the critical section, or tokens were made, lost or out of order
 )
 
 // RequestCounts counts requests; Issued = Served + Unserved + Aborted. A
@@ -218,6 +219,7 @@ func (h *history) summary(v *Verdict) *Summary {
 			s.Groups.unfit()
 		}
 	}
+	s.Tokens = v.Tokens
 	s.Verdict = v.verdict()
 	return s
 }
@@ -225,7 +227,7 @@ func (h *history) summary(v *Verdict) *Summary {
 // verdict names the worst finding.
 func (v *Verdict) verdict() string {
 	switch {
-	case !v.Safe() || v.GroupCount > 0:
+	case !v.Safe() || v.GroupCount > 0 || v.Tokens.wrong():
 		return VerdictViolation
 	case v.LogErrorCount > 0:
 		return VerdictLogErrors
@@ -277,6 +279,7 @@ func (s *Summary) Print(w io.Writer, dir string) error {
 	if f := s.Fairness; f.K > 1 {
 		p.row("fairness", "k %d, time to token: mean %s  max %s; spread of a node up to %s; Jain %s", f.K, ms(f.MTTTMS), ms(f.MaxMS), ms(f.SpreadMaxMS), num(f.Jain))
 	}
+	s.Tokens.print(p)
 	if s.LiveActions > 0 {
 		p.row("by hand", "%d actions while it ran; `churnbed scenario from-run %s` writes them down as a scenario", s.LiveActions, dir)
 	}

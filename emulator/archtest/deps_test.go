@@ -73,7 +73,7 @@ const order = `
 	emulator/controlpb, node/eventlog < emulator/live;
 
 	# Judgement reads files only: it knows neither simulator nor controller.
-	node/eventlog, node/wire, topologies, workloads < results;
+	node/eventlog, node/mutex, node/wire, topologies, workloads < results;
 	results < results/foreign, results/compare, results/sweep, results/timeline, results/timeline/timelinetest;
 	results/timeline < results/report, results/capture;
 	results/capture < results/export;
