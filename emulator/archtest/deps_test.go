@@ -89,8 +89,8 @@ const order = `
 	emulator/sim, emulator/scenario, results < emulator/simulate;
 	emulator/simulate, results/reproduce < emulator/reproduce;
 	emulator/simulate < emulator/minimise;
-	NONE < workloads/traps;
-	emulator/controller, emulator/reproduce, emulator/minimise, workloads/traps, emulator/guest, results/compare, results/sweep, results/report, results/capture, results/export, workloads/scenarios/reproduce, node/mutex/script, node/mutex/localscript < emulator/cmd/churnbed;
+	NONE < workloads/traps, workloads/scenarios;
+	emulator/controller, emulator/reproduce, emulator/minimise, workloads/traps, workloads/scenarios, emulator/guest, results/compare, results/sweep, results/report, results/capture, results/export, workloads/scenarios/reproduce, node/mutex/script, node/mutex/localscript < emulator/cmd/churnbed;
 
 	NONE < emulator/archtest;
 `

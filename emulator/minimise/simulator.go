@@ -13,8 +13,8 @@ import (
 )
 
 // Simulator is the Engine of the simulator. manifest makes the manifest of a
-// run; the run directories are gone afterwards.
-func Simulator(manifest func(*scenario.Scenario) *results.Manifest) Engine {
+// run; the run directories are gone afterwards, but look may read them first.
+func Simulator(manifest func(*scenario.Scenario) *results.Manifest, look ...func(*results.Run) error) Engine {
 	return func(ctx context.Context, sc *scenario.Scenario) (s *results.Summary, err error) {
 		dir, err := os.MkdirTemp("", "churnbed-minimise-*")
 		if err != nil {
@@ -28,7 +28,12 @@ func Simulator(manifest func(*scenario.Scenario) *results.Manifest) Engine {
 		if run, err = results.Open(run.Dir); err != nil {
 			return nil, err
 		}
-		s, _, err = results.Judge(run)
+		if s, err = results.Summarise(run); err != nil {
+			return nil, err
+		}
+		for _, f := range look {
+			err = errors.Join(err, f(run))
+		}
 		return s, err
 	}
 }

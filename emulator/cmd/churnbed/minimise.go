@@ -259,8 +259,8 @@ func (m *minimisation) in(ctx context.Context, engine string, sc *scenario.Scena
 }
 
 // realProcesses is the Engine that runs a scenario on real processes and
-// leaves nothing.
-func (o runOptions) realProcesses() minimise.Engine {
+// leaves nothing; look may read the run directory first.
+func (o runOptions) realProcesses(look ...func(*results.Run) error) minimise.Engine {
 	return func(ctx context.Context, sc *scenario.Scenario) (s *results.Summary, err error) {
 		dir, err := os.MkdirTemp("", "churnbed-run-*")
 		if err != nil {
@@ -278,13 +278,19 @@ func (o runOptions) realProcesses() minimise.Engine {
 		if err != nil {
 			return nil, hostError(fmt.Errorf("%w\n%s", err, &said))
 		}
-		return results.Summarise(run)
+		if s, err = results.Summarise(run); err != nil {
+			return nil, err
+		}
+		for _, f := range look {
+			err = errors.Join(err, f(run))
+		}
+		return s, err
 	}
 }
 
 // simulator is the Engine of the simulator.
-func simulator() minimise.Engine {
-	return minimise.Simulator(func(sc *scenario.Scenario) *results.Manifest { return manifest(sc, "", "") })
+func simulator(look ...func(*results.Run) error) minimise.Engine {
+	return minimise.Simulator(func(sc *scenario.Scenario) *results.Manifest { return manifest(sc, "", "") }, look...)
 }
 
 // progress shows a bar on a terminal, else a line for each step forward.

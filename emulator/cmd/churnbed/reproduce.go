@@ -49,7 +49,7 @@ func reproduceCommand() *cli.Command {
 			"--emulate runs the same sweep on real processes, one run at a time, without the series that imitate\n" +
 			"the authors' simulator. Exit status: 0 also where figures differ; 2 wrong usage, 3 the host lacks\n" +
 			"something, 4 interrupted.",
-		Subcommands: []*cli.Command{trapsCommand()},
+		Subcommands: []*cli.Command{trapsCommand(), partitionExperiment()},
 		Flags: []cli.Flag{
 			&cli.BoolFlag{Name: "list", Usage: "show all experiments with their records", Destination: &opt.list},
 			&cli.StringFlag{Name: "out", Aliases: []string{"o"}, Usage: "write NAME.txt, NAME.csv, NAME.svg and NAME.png to `DIR`", Destination: &opt.dir},

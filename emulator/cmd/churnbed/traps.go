@@ -25,12 +25,13 @@ import (
 	"churnbed/workloads/traps"
 )
 
-// trapArgs are the flags of churnbed reproduce traps.
-type trapArgs struct {
+// experimentArgs are the flags of reproduce traps and reproduce partition.
+type experimentArgs struct {
 	runOptions
-	emulate, record bool
-	trials          int
-	seed            uint64
+	emulate bool
+	record  string // folder; "" = not asked for
+	trials  int
+	seed    uint64
 }
 
 func trapsCommand() *cli.Command {
@@ -42,39 +43,104 @@ func trapsCommand() *cli.Command {
 			"two nodes in at once, or in h8 wait for ever, and the hardened one (camera) must not. --emulate runs them\n" +
 			"on real processes, one after the other. Exit status: 0 all as it must be, 1 otherwise, 2 wrong usage,\n" +
 			"3 the host lacks something, 4 interrupted.",
-		Flags: []cli.Flag{
-			&cli.IntFlag{Name: "trials", Value: 10, Usage: "`N` seeds each"},
-			&cli.Uint64Flag{Name: "seed", Value: 1, Usage: "first seed"},
-			&cli.BoolFlag{Name: "emulate", Usage: "on real processes"},
-			&cli.BoolFlag{Name: "record", Usage: "write results/reference/traps-ENGINE.csv of the source tree around here"},
-			&cli.StringFlag{Name: "node-binary", Usage: "`PATH` of the node program (default: churnbed-node beside this program)"},
-			&cli.BoolFlag{Name: "quiet", Usage: "no progress"},
-			&cli.BoolFlag{Name: "json", Usage: "print JSON"},
-		},
+		Flags: experimentFlags("traps"),
 		Action: func(c *cli.Context) error {
-			names, err := interleaved(c)
+			a, names, err := experiment(c)
 			if err != nil {
-				return usageError(err)
-			}
-			a := &trapArgs{
-				runOptions: runOptions{
-					json: c.Bool("json"), quiet: c.Bool("quiet"), nodeBinary: c.String("node-binary"), stdout: c.App.Writer, stderr: os.Stderr,
-				},
-				emulate: c.Bool("emulate"), record: c.Bool("record"), trials: c.Int("trials"), seed: c.Uint64("seed"),
+				return err
 			}
 			chosen, err := chooseTraps(names)
 			if err != nil {
 				return usageError(err)
 			}
-			if a.trials < 1 {
-				return usageError(fmt.Errorf("--trials %d: want 1 or more", a.trials))
-			}
-			if a.record && len(names) > 0 {
+			if a.record != "" && len(names) > 0 {
 				return usageError(errors.New("--record: wants all traps"))
 			}
 			return a.reproduce(c.Context, chosen)
 		},
 	}
+}
+
+func experimentFlags(name string) []cli.Flag {
+	return []cli.Flag{
+		&cli.IntFlag{Name: "trials", Value: 10, Usage: "`N` seeds each"},
+		&cli.Uint64Flag{Name: "seed", Value: 1, Usage: "first seed"},
+		&cli.BoolFlag{Name: "emulate", Usage: "on real processes"},
+		&cli.BoolFlag{Name: "record", Usage: "write results/reference/" + name + "-ENGINE.csv of the source tree around here"},
+		&cli.StringFlag{Name: "node-binary", Usage: "`PATH` of the node program (default: churnbed-node beside this program)"},
+		&cli.BoolFlag{Name: "quiet", Usage: "no progress"},
+		&cli.BoolFlag{Name: "json", Usage: "print JSON"},
+	}
+}
+
+// experiment reads those flags and the arguments between them.
+func experiment(c *cli.Context) (*experimentArgs, []string, error) {
+	names, err := interleaved(c)
+	if err != nil {
+		return nil, nil, usageError(err)
+	}
+	a := &experimentArgs{
+		runOptions: runOptions{
+			json: c.Bool("json"), quiet: c.Bool("quiet"), nodeBinary: c.String("node-binary"), stdout: c.App.Writer, stderr: os.Stderr,
+		},
+		emulate: c.Bool("emulate"), trials: c.Int("trials"), seed: c.Uint64("seed"),
+	}
+	if a.trials < 1 {
+		return nil, nil, usageError(fmt.Errorf("--trials %d: want 1 or more", a.trials))
+	}
+	if c.Bool("record") {
+		wd, err := os.Getwd()
+		if err != nil {
+			return nil, nil, hostError(err)
+		}
+		root := reproduce.FindRoot(wd)
+		if root == "" {
+			return nil, nil, usageError(errors.New("--record: run it inside the source tree, where results/reference is"))
+		}
+		a.record = filepath.Join(root, recordDir)
+	}
+	return a, names, nil
+}
+
+// engine returns where runs take place, and how.
+func (a *experimentArgs) engine(look ...func(*results.Run) error) (string, minimise.Engine) {
+	if a.emulate {
+		return results.Emulated, a.realProcesses(look...)
+	}
+	return results.Simulated, simulator(look...)
+}
+
+// scenario resolves a scenario file for one trial.
+func (a *experimentArgs) scenario(file string, trial int, more ...scenario.Setting) (*scenario.Scenario, error) {
+	spec, origin, err := scenario.Load(file, append(more, scenario.Setting{Key: "seed", Value: strconv.FormatUint(a.seed+uint64(trial), 10)}))
+	if err != nil {
+		return nil, err
+	}
+	return scenario.Resolve(spec, origin)
+}
+
+// recordRows writes a CSV file; date, version and host end every row.
+func recordRows(path string, head []string, rows [][]string) error {
+	var b strings.Builder
+	w := csv.NewWriter(&b)
+	_ = w.Write(append(head, "date", "version", "host")) // a strings.Builder takes everything
+	host := fmt.Sprintf("%s/%s %d cores", runtime.GOOS, runtime.GOARCH, runtime.NumCPU())
+	for _, r := range rows {
+		_ = w.Write(append(r, time.Now().UTC().Format(time.DateOnly), version(), host))
+	}
+	w.Flush()
+	if err := renameio.WriteFile(path, []byte(b.String()), 0o644); err != nil {
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	return nil
+}
+
+// plain writes a figure for CSV; unknown is empty.
+func plain(n results.Number) string {
+	if !n.Known() {
+		return ""
+	}
+	return strconv.FormatFloat(float64(n), 'f', 3, 64)
 }
 
 func chooseTraps(names []string) ([]traps.Trap, error) {
@@ -117,17 +183,7 @@ type trapRow struct {
 // trapAlgorithms are the published text and the hardened one.
 var trapAlgorithms = [2]string{"camera-paper", "camera"}
 
-func (a *trapArgs) reproduce(ctx context.Context, chosen []traps.Trap) (err error) {
-	root := ""
-	if a.record {
-		wd, err := os.Getwd()
-		if err != nil {
-			return hostError(err)
-		}
-		if root = reproduce.FindRoot(wd); root == "" {
-			return usageError(errors.New("--record: run it inside the source tree, where results/reference is"))
-		}
-	}
+func (a *experimentArgs) reproduce(ctx context.Context, chosen []traps.Trap) (err error) {
 	ctx, stop := interruptible(ctx)
 	defer stop()
 	dir, err := unpackTraps()
@@ -135,10 +191,7 @@ func (a *trapArgs) reproduce(ctx context.Context, chosen []traps.Trap) (err erro
 		return hostError(err)
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	engine, run := results.Simulated, simulator()
-	if a.emulate {
-		engine, run = results.Emulated, a.realProcesses()
-	}
+	engine, run := a.engine()
 	var rows []trapRow
 	wrong := false
 	for _, t := range chosen {
@@ -160,8 +213,8 @@ func (a *trapArgs) reproduce(ctx context.Context, chosen []traps.Trap) (err erro
 	} else {
 		err = printTraps(a.stdout, rows)
 	}
-	if err == nil && a.record {
-		err = recordTraps(filepath.Join(root, recordDir, "traps-"+engine+".csv"), rows)
+	if err == nil && a.record != "" {
+		err = recordTraps(filepath.Join(a.record, "traps-"+engine+".csv"), rows)
 	}
 	switch {
 	case err != nil:
@@ -195,16 +248,10 @@ func unpackTraps() (dir string, err error) {
 }
 
 // runTrials runs one trap with one algorithm.
-func (a *trapArgs) runTrials(ctx context.Context, run minimise.Engine, t traps.Trap, algorithm, file string) (trapRow, error) {
+func (a *experimentArgs) runTrials(ctx context.Context, run minimise.Engine, t traps.Trap, algorithm, file string) (trapRow, error) {
 	row := trapRow{Trap: t.Name, Title: t.Title, Algorithm: algorithm, Shortest: results.Unknown()}
 	for i := range a.trials {
-		spec, origin, err := scenario.Load(file, []scenario.Setting{
-			{Key: "algorithm", Value: algorithm}, {Key: "seed", Value: strconv.FormatUint(a.seed+uint64(i), 10)},
-		})
-		if err != nil {
-			return row, err
-		}
-		sc, err := scenario.Resolve(spec, origin)
+		sc, err := a.scenario(file, i, scenario.Setting{Key: "algorithm", Value: algorithm})
 		if err != nil {
 			return row, err
 		}
@@ -257,23 +304,9 @@ func printTraps(w io.Writer, rows []trapRow) error {
 }
 
 func recordTraps(path string, rows []trapRow) error {
-	var b strings.Builder
-	w := csv.NewWriter(&b)
-	_ = w.Write([]string{"trap", "algorithm", "engine", "trials", "violating_trials", "starved_trials", "shortest_overlap_ms", "date", "version", "host"})
-	host := fmt.Sprintf("%s/%s %d cores", runtime.GOOS, runtime.GOARCH, runtime.NumCPU())
-	for _, r := range rows {
-		overlap := ""
-		if r.Shortest.Known() {
-			overlap = strconv.FormatFloat(float64(r.Shortest), 'f', 3, 64)
-		}
-		_ = w.Write([]string{
-			r.Trap, r.Algorithm, r.Engine, strconv.Itoa(r.Trials), strconv.Itoa(r.Violating), strconv.Itoa(r.Starved), overlap,
-			time.Now().UTC().Format(time.DateOnly), version(), host,
-		})
+	list := make([][]string, len(rows))
+	for i, r := range rows {
+		list[i] = []string{r.Trap, r.Algorithm, r.Engine, strconv.Itoa(r.Trials), strconv.Itoa(r.Violating), strconv.Itoa(r.Starved), plain(r.Shortest)}
 	}
-	w.Flush()
-	if err := renameio.WriteFile(path, []byte(b.String()), 0o644); err != nil {
-		return fmt.Errorf("write %s: %w", path, err)
-	}
-	return nil
+	return recordRows(path, []string{"trap", "algorithm", "engine", "trials", "violating_trials", "starved_trials", "shortest_overlap_ms"}, list)
 }
