@@ -31,6 +31,7 @@ const order = `
 	node/wire, node/mutex, node/mutex/requests < node/mutex/*;
 	node/wire, node/mutex, node/mutex/requests < node/mutex/naimitrehel; # k trees of one are bv95
 	node/mutex/naimitrehel < node/mutex/bv95;
+	node/mutex/* < node/mutex/catalog;
 	node/core < node/kgroup/trigger;
 	node/kgroup/trigger < node/kgroup;
 	node/kgroup, node/wire, node/eventlog < node/kgroup/smart;
@@ -38,7 +39,7 @@ const order = `
 	node/wire < node/reliable;
 
 	# Tests of the protocols as scripted traces.
-	node/mutex/*, node/mutex/naimitrehel, node/mutex/bv95, node/kgroup < node/mutex/script;
+	node/mutex/catalog, node/mutex/naimitrehel, node/mutex/bv95, node/kgroup < node/mutex/script;
 	node/wire, node/mutex < node/mutex/localmutex; # its world has links, not a network
 	node/mutex/localmutex < node/mutex/localscript;
 	node/membership/* < node/membership/script;
@@ -47,7 +48,7 @@ const order = `
 	emulator/link < topologies, workloads;
 
 	# One node's machines in one. The simulator and the process both run it.
-	node/eventlog, node/mutex/*, node/mutex/naimitrehel, node/mutex/bv95, node/mutex/localmutex, node/membership/*, node/kgroup/smart, node/reliable, workloads < node/stack;
+	node/eventlog, node/mutex/catalog, node/mutex/naimitrehel, node/mutex/bv95, node/mutex/localmutex, node/membership/*, node/kgroup/smart, node/reliable, workloads < node/stack;
 
 	# The node process. Nothing of the emulator but its messages.
 	NONE < emulator/controlpb;

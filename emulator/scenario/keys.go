@@ -2,6 +2,7 @@ package scenario
 
 import (
 	"churnbed/node/kgroup"
+	"churnbed/node/mutex/catalog"
 	"churnbed/node/stack"
 	"churnbed/node/wire"
 	"churnbed/topologies"
@@ -119,7 +120,7 @@ var keys = []Key{
 		"path", []string{"path", "euclid", "hops", "delay"}, "distance to a member: metres along the shortest path, metres straight, hops, or delay along the quickest path"),
 
 	choice("algorithm", GroupAlgorithm, func(s *Spec) *string { return &s.Algorithm },
-		"camera", []string{"ra", "camera", "camera-paper", "maekawa", "maekawa-basic", "naimi-trehel", "fairk", "bv95", stack.CoMesh, stack.Hub}, "mutual-exclusion algorithm; comesh: k-groups that manage devices and routines; hub: one node that does"),
+		"camera", append(catalog.Names(), "camera", "camera-paper", "naimi-trehel", "fairk", "bv95", stack.CoMesh, stack.Hub), "mutual-exclusion algorithm; comesh: k-groups that manage devices and routines; hub: one node that does"),
 	integer("k", GroupAlgorithm, func(s *Spec) *int { return &s.K },
 		"1", 1, wire.MaxTokens, "nodes that may be in the critical section at once (fairk, bv95)"),
 	text("token-placement", GroupAlgorithm, func(s *Spec) *string { return &s.TokenPlacement },

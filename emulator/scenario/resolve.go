@@ -33,7 +33,7 @@ func Resolve(spec Spec, origin Origin) (*Scenario, error) {
 	r.spec.Arrival = slices.Clone(spec.Arrival)
 	r.spec.Tags = slices.Clone(spec.Tags)
 	r.spec.Rooms = slices.Clone(spec.Rooms)
-	r.tokenMembership()
+	r.fixedMembership()
 	r.paths()
 	r.stack()
 	rules := r.rules()

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"churnbed/node/mutex/catalog"
 )
 
 func sweepFile(t *testing.T, text string) string {
@@ -117,7 +119,7 @@ func FuzzSweep(f *testing.F) {
 func TestTemplates(t *testing.T) {
 	schema := compileSchema(t)
 	for _, algorithm := range keyByName("algorithm").Allowed {
-		if examples[algorithm].Text == "" {
+		if entry, _ := catalog.Find(algorithm); examples[algorithm].Text+entry.About == "" {
 			t.Errorf("%s has no example", algorithm)
 		}
 		for _, every := range []bool{false, true} {

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"churnbed/node/mutex/catalog"
 )
 
 // Example is what a template says of one algorithm: why one would run it, and
@@ -37,7 +39,7 @@ var hurried = []Setting{
 var listed = []Setting{{"membership", "static"}}
 
 // examples hold what is particular of each algorithm; one without an entry
-// gets the base.
+// gets what the catalog says of it.
 var examples = map[string]Example{
 	"ra": {
 		"Ricart and Agrawala: everyone is asked for every entry. Safe on complete lists that never change; what\n" +
@@ -103,11 +105,6 @@ var examples = map[string]Example{
 		"The baseline of CoMesh: the same devices and routines, all managed by the one node in the middle.",
 		[]Setting{{"nodes", "30"}, {"duration", "40s"}, {"routines", "10"}},
 	},
-	"token-ring": {
-		"A token that goes round: the worked example of WRITING-AN-ALGORITHM.md. No node may fail, and nobody\n" +
-			"waits longer than one round.",
-		slices.Concat(listed, []Setting{{"fault", "from 2s to 4s set all loss 0.2"}}),
-	},
 }
 
 // Template returns a commented scenario file for an algorithm; with every,
@@ -117,7 +114,14 @@ func Template(algorithm string, every bool) ([]byte, error) {
 	if !slices.Contains(k.Allowed, algorithm) {
 		return nil, fmt.Errorf("algorithm %q: want %s%s", algorithm, orList(k.Allowed), didYouMean(algorithm, k.Allowed))
 	}
-	example := examples[algorithm]
+	example, ok := examples[algorithm]
+	if !ok {
+		entry, _ := catalog.Find(algorithm)
+		example.Text = wrapped(entry.About, 110)
+		if entry.Fixed {
+			example.Set = listed
+		}
+	}
 	spec := Default()
 	given := map[string]bool{"name": true, "algorithm": true}
 	spec.Name, spec.Algorithm = algorithm, algorithm

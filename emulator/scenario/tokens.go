@@ -4,15 +4,18 @@ import (
 	"slices"
 
 	"churnbed/node/core"
+	"churnbed/node/mutex/catalog"
 )
 
-// tokenAlgorithms keep tokens; their set of nodes is fixed.
+// tokenAlgorithms keep tokens where the scenario says; their set of nodes is
+// fixed.
 var tokenAlgorithms = []string{"naimi-trehel", "fairk", "bv95"}
 
-// tokenMembership makes static the membership of a token algorithm, unless one
-// is given.
-func (r *resolver) tokenMembership() {
-	if slices.Contains(tokenAlgorithms, r.spec.Algorithm) && !r.origin.has("membership") {
+// fixedMembership makes static the membership of an algorithm whose set of
+// nodes is fixed, unless one is given.
+func (r *resolver) fixedMembership() {
+	entry, _ := catalog.Find(r.spec.Algorithm)
+	if (entry.Fixed || slices.Contains(tokenAlgorithms, r.spec.Algorithm)) && !r.origin.has("membership") {
 		r.spec.Membership = "static"
 	}
 }
@@ -25,7 +28,7 @@ func (r *resolver) tokens() {
 			r.bad("k", "%d: algorithm %s lets in one at a time", s.K, s.Algorithm)
 		}
 		if s.TokenPlacement != placementFirst {
-			r.bad("token-placement", "%q: algorithm %s has no tokens", s.TokenPlacement, s.Algorithm)
+			r.bad("token-placement", "%q: algorithm %s has no tokens to place", s.TokenPlacement, s.Algorithm)
 		}
 		return
 	}

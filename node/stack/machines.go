@@ -3,6 +3,7 @@ package stack
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -16,20 +17,25 @@ import (
 	"churnbed/node/mutex/bv95"
 	"churnbed/node/mutex/camera"
 	"churnbed/node/mutex/camerapaper"
+	"churnbed/node/mutex/catalog"
 	"churnbed/node/mutex/fairk"
-	"churnbed/node/mutex/maekawa"
 	"churnbed/node/mutex/naimitrehel"
-	"churnbed/node/mutex/ra"
 	"churnbed/node/wire"
 )
 
-// algorithms makes a mutual-exclusion machine by name.
-var algorithms = map[string]func(*Config) mutex.Machine{
-	CoMesh:          func(*Config) mutex.Machine { return noSection{} },
-	Hub:             func(*Config) mutex.Machine { return noSection{} },
-	"maekawa":       func(c *Config) mutex.Machine { return maekawa.New(c.Self, maekawa.Config{}) },
-	"maekawa-basic": func(c *Config) mutex.Machine { return maekawa.New(c.Self, maekawa.Config{Basic: true}) },
-	"ra":            func(c *Config) mutex.Machine { return ra.New(c.Self, ra.Config{}) },
+// algorithms makes a mutual-exclusion machine by name: those of the catalog,
+// and those that take settings.
+var algorithms = func() map[string]func(*Config) mutex.Machine {
+	all := maps.Clone(withSettings)
+	for _, e := range catalog.All() {
+		all[e.Name] = func(c *Config) mutex.Machine { return e.New(c.Self) }
+	}
+	return all
+}()
+
+var withSettings = map[string]func(*Config) mutex.Machine{
+	CoMesh: func(*Config) mutex.Machine { return noSection{} },
+	Hub:    func(*Config) mutex.Machine { return noSection{} },
 	"camera": func(c *Config) mutex.Machine {
 		upper := c.Algorithm.NUpper
 		if upper == 0 {

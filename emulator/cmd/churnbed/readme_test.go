@@ -15,13 +15,30 @@ import (
 // blocks, split into words.
 func readmeCommands(t *testing.T) [][]string {
 	t.Helper()
-	b, err := os.ReadFile(filepath.Join("..", "..", "..", "README.md"))
+	list := documentCommands(t, "README.md")
+	if len(list) < 10 {
+		t.Fatalf("README.md shows %d commands", len(list))
+	}
+	return list
+}
+
+// document reads a file of the project.
+func document(t *testing.T, path string) string {
+	t.Helper()
+	b, err := os.ReadFile(filepath.Join("..", "..", "..", filepath.FromSlash(path)))
 	if err != nil {
 		t.Fatal(err)
 	}
+	return string(b)
+}
+
+// documentCommands returns the churnbed command lines of a document's code
+// blocks that name no language, split into words.
+func documentCommands(t *testing.T, path string) [][]string {
+	t.Helper()
 	var list [][]string
-	for i, block := range strings.Split(string(b), "```") {
-		if i%2 == 0 {
+	for i, block := range strings.Split(document(t, path), "```") {
+		if i%2 == 0 || !strings.HasPrefix(block, "\n") {
 			continue
 		}
 		for line := range strings.Lines(strings.ReplaceAll(block, "\\\n", " ")) {
@@ -30,9 +47,6 @@ func readmeCommands(t *testing.T) [][]string {
 				list = append(list, words)
 			}
 		}
-	}
-	if len(list) < 10 {
-		t.Fatalf("README.md shows %d commands", len(list))
 	}
 	return list
 }
@@ -48,7 +62,7 @@ func splitWords(line string) []string {
 // Every command that README.md shows exists, with all its flags and with the
 // files of the project that it names.
 func TestReadmeCommands(t *testing.T) {
-	for _, words := range readmeCommands(t) {
+	for _, words := range append(readmeCommands(t), documentCommands(t, "docs/WRITING-AN-ALGORITHM.md")...) {
 		line := strings.Join(words, " ")
 		all, rest := commands(), words[1:]
 		var cmd *cli.Command

@@ -12,6 +12,7 @@ import (
 	"churnbed/node/mutex/bv95"
 	"churnbed/node/mutex/camera"
 	"churnbed/node/mutex/camerapaper"
+	"churnbed/node/mutex/catalog"
 	"churnbed/node/mutex/fairk"
 	"churnbed/node/mutex/maekawa"
 	"churnbed/node/mutex/naimitrehel"
@@ -31,8 +32,8 @@ var withoutNames = map[string]maekawa.Safeguard{
 	"without-early": maekawa.Early, "without-rounds": maekawa.Rounds, "without-hold": maekawa.Hold,
 }
 
-// Algorithm makes machines by name: ra, camera-paper, camera, maekawa-basic or
-// maekawa, with readings added by "+" (ra+ignore-ids; camera-paper+snapshot,
+// Algorithm makes machines by name: ra, camera-paper, camera, maekawa-basic,
+// maekawa, or any of node/mutex/catalog, with readings added by "+" (ra+ignore-ids; camera-paper+snapshot,
 // +release-by-id, +wake-later; maekawa+without-displaced, the algorithm before the
 // correction of 1987, and without other safeguards, see withoutNames), for at
 // most nUpper nodes. With +no-wait, which all know, a detected failure gives
@@ -109,7 +110,11 @@ func Algorithm(name string, nUpper int) (Make, error) {
 		take("k" + strconv.Itoa(k))
 		mk = tokenMachine(base, k, take)
 	default:
-		return nil, fmt.Errorf("make machines of %q: unknown algorithm", name)
+		entry, ok := catalog.Find(base)
+		if !ok {
+			return nil, fmt.Errorf("make machines of %q: unknown algorithm", name)
+		}
+		mk = entry.New
 	}
 	if len(with) > 0 {
 		return nil, fmt.Errorf("make machines of %q: unknown reading", name)

@@ -22,6 +22,8 @@ func TestExploreTokens(t *testing.T) {
 		{"fairk, 4 nodes, 2 tokens", "fairk+k2", 4, 1, 0, 4000},
 		{"fairk, repeated, 1 token", "fairk", 3, 1, 2, 10_000},
 		{"fairk, repeated, 2 tokens", "fairk+k2", 3, 1, 3, 10_000},
+		{"token-ring, 3 nodes", "token-ring", 3, 2, 0, 500},
+		{"token-ring, 4 nodes, repeated", "token-ring", 4, 1, 2, 500},
 		{"bv95, by load", "bv95+k2", 3, 2, 1, 1000},
 		{"bv95, by last token", "bv95+k2+last", 4, 2, 0, 5000},
 	} {
