@@ -268,6 +268,7 @@ func (o runOptions) realProcesses(look ...func(*results.Run) error) minimise.Eng
 		}
 		defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 		var said bytes.Buffer
+		o := o // runs may take place side by side
 		o.stdout, o.stderr, o.json, o.quiet, o.interrupts = io.Discard, &said, false, true, true
 		placed := *sc
 		placed.Out = filepath.Join(dir, "run")

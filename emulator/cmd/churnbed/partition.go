@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -22,7 +23,7 @@ func partitionExperiment() *cli.Command {
 		ArgsUsage: "[SCENARIO.yaml]",
 		Description: "Runs workloads/scenarios/partition.yaml, or another scenario with one partition and its heal. Safety must\n" +
 			"hold; of the requests made while it lasts the largest side must serve some and the others none; after the\n" +
-			"heal all sides must be served. --emulate runs it on real processes, one trial after the other. Exit status:\n" +
+			"heal all sides must be served. --emulate runs it on real processes, --parallel trials at a time. Exit status:\n" +
 			"0 all as it must be, 1 otherwise, 2 wrong usage, 3 the host lacks something, 4 interrupted.",
 		Flags: experimentFlags("partition"),
 		Action: func(c *cli.Context) error {
@@ -76,22 +77,19 @@ func (a *experimentArgs) partition(ctx context.Context, files []string) (err err
 			return hostError(err)
 		}
 	}
-	var cut []results.Partition
-	engine, run := a.engine(func(r *results.Run) (err error) {
-		cut, err = results.Partitions(r)
-		return err
-	})
-	var rows []partitionRow
-	wrong := 0
-	for i := range a.trials {
+	engine, _ := a.engine()
+	rows := make([]partitionRow, a.trials)
+	err = a.each(ctx, a.trials, func(ctx context.Context, i int) error {
 		sc, err := a.scenario(file, i)
 		if err != nil {
 			return usageError(err)
 		}
+		var cut []results.Partition
+		_, run := a.engine(func(r *results.Run) (err error) {
+			cut, err = results.Partitions(r)
+			return err
+		})
 		s, err := run(ctx, sc)
-		if ctx.Err() != nil {
-			return &codedError{exitInterrupted, fmt.Errorf("interrupted in trial %d", i+1)}
-		}
 		if err != nil {
 			return err
 		}
@@ -100,12 +98,22 @@ func (a *experimentArgs) partition(ctx context.Context, files []string) (err err
 		}
 		row := partitionRow{Seed: sc.Seed, Engine: engine, Violations: s.Safety.Violations, Unfit: s.WaitMS.Unfit}
 		row.take(&cut[0])
-		if !row.asItMust() {
-			wrong++
-		}
-		rows = append(rows, row)
+		rows[i] = row
 		if a.emulate && !a.quiet {
-			fmt.Fprintf(a.stderr, "seed %d: %+v\n", sc.Seed, row)
+			fmt.Fprintf(a.stderr, "seed %d: %s\n", sc.Seed, s.Verdict)
+		}
+		return nil
+	})
+	if ctx.Err() != nil {
+		return &codedError{exitInterrupted, errors.New("interrupted")}
+	}
+	if err != nil {
+		return err
+	}
+	wrong := 0
+	for i := range rows {
+		if !rows[i].asItMust() {
+			wrong++
 		}
 	}
 	if a.json {

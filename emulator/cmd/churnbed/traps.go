@@ -12,11 +12,13 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
+	"sync"
 	"text/tabwriter"
 	"time"
 
 	"github.com/google/renameio/v2"
 	"github.com/urfave/cli/v2"
+	"golang.org/x/sync/errgroup"
 
 	"churnbed/emulator/minimise"
 	"churnbed/emulator/scenario"
@@ -31,6 +33,7 @@ type experimentArgs struct {
 	emulate bool
 	record  string // folder; "" = not asked for
 	trials  int
+	workers int
 	seed    uint64
 }
 
@@ -41,7 +44,7 @@ func trapsCommand() *cli.Command {
 		ArgsUsage: "[NAME...]",
 		Description: "Runs the scenarios of workloads/traps with both algorithms: the published text (camera-paper) must let\n" +
 			"two nodes in at once, or in h8 wait for ever, and the hardened one (camera) must not. --emulate runs them\n" +
-			"on real processes, one after the other. Exit status: 0 all as it must be, 1 otherwise, 2 wrong usage,\n" +
+			"on real processes, --parallel of them at a time. Exit status: 0 all as it must be, 1 otherwise, 2 wrong usage,\n" +
 			"3 the host lacks something, 4 interrupted.",
 		Flags: experimentFlags("traps"),
 		Action: func(c *cli.Context) error {
@@ -66,6 +69,7 @@ func experimentFlags(name string) []cli.Flag {
 		&cli.IntFlag{Name: "trials", Value: 10, Usage: "`N` seeds each"},
 		&cli.Uint64Flag{Name: "seed", Value: 1, Usage: "first seed"},
 		&cli.BoolFlag{Name: "emulate", Usage: "on real processes"},
+		&cli.IntFlag{Name: "parallel", Usage: "`N` runs at a time (default: one a processor; with --emulate: 1)"},
 		&cli.BoolFlag{Name: "record", Usage: "write results/reference/" + name + "-ENGINE.csv of the source tree around here"},
 		&cli.StringFlag{Name: "node-binary", Usage: "`PATH` of the node program (default: churnbed-node beside this program)"},
 		&cli.BoolFlag{Name: "quiet", Usage: "no progress"},
@@ -83,7 +87,15 @@ func experiment(c *cli.Context) (*experimentArgs, []string, error) {
 		runOptions: runOptions{
 			json: c.Bool("json"), quiet: c.Bool("quiet"), nodeBinary: c.String("node-binary"), stdout: c.App.Writer, stderr: os.Stderr,
 		},
-		emulate: c.Bool("emulate"), trials: c.Int("trials"), seed: c.Uint64("seed"),
+		emulate: c.Bool("emulate"), trials: c.Int("trials"), seed: c.Uint64("seed"), workers: c.Int("parallel"),
+	}
+	switch {
+	case a.workers < 0:
+		return nil, nil, usageError(fmt.Errorf("--parallel %d: want 0 or more", a.workers))
+	case a.workers == 0 && a.emulate:
+		a.workers = 1
+	case a.workers == 0:
+		a.workers = runtime.GOMAXPROCS(0)
 	}
 	if a.trials < 1 {
 		return nil, nil, usageError(fmt.Errorf("--trials %d: want 1 or more", a.trials))
@@ -108,6 +120,21 @@ func (a *experimentArgs) engine(look ...func(*results.Run) error) (string, minim
 		return results.Emulated, a.realProcesses(look...)
 	}
 	return results.Simulated, simulator(look...)
+}
+
+// each calls f for 0 to n-1, some at a time, until one fails.
+func (a *experimentArgs) each(ctx context.Context, n int, f func(ctx context.Context, i int) error) error {
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(a.workers)
+	for i := range n {
+		g.Go(func() error {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			return f(ctx, i)
+		})
+	}
+	return g.Wait()
 }
 
 // scenario resolves a scenario file for one trial.
@@ -173,6 +200,7 @@ type trapRow struct {
 	Title     string         `json:"title"`
 	Algorithm string         `json:"algorithm"`
 	Engine    string         `json:"engine"`
+	FirstSeed uint64         `json:"first_seed"`
 	Trials    int            `json:"trials"`
 	Violating int            `json:"violating"` // trials
 	Starved   int            `json:"starved"`   // trials in which a request waited for ever
@@ -193,20 +221,40 @@ func (a *experimentArgs) reproduce(ctx context.Context, chosen []traps.Trap) (er
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	engine, run := a.engine()
 	var rows []trapRow
-	wrong := false
 	for _, t := range chosen {
 		for _, algorithm := range trapAlgorithms {
-			row, err := a.runTrials(ctx, run, t, algorithm, filepath.Join(dir, t.Name+".yaml"))
-			if ctx.Err() != nil {
-				return &codedError{exitInterrupted, fmt.Errorf("interrupted in %s", t.Name)}
-			}
-			if err != nil {
-				return err
-			}
-			row.Engine = engine
-			rows = append(rows, row)
-			wrong = wrong || !row.AsItMust
+			rows = append(rows, trapRow{Trap: t.Name, Title: t.Title, Algorithm: algorithm, Engine: engine, FirstSeed: a.seed, Shortest: results.Unknown()})
 		}
+	}
+	var mu sync.Mutex
+	err = a.each(ctx, len(rows)*a.trials, func(ctx context.Context, i int) error {
+		row := &rows[i/a.trials]
+		sc, err := a.scenario(filepath.Join(dir, row.Trap+".yaml"), i%a.trials, scenario.Setting{Key: "algorithm", Value: row.Algorithm})
+		if err != nil {
+			return err
+		}
+		s, err := run(ctx, sc)
+		if err != nil {
+			return err
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		row.add(s)
+		if !a.quiet && a.emulate {
+			fmt.Fprintf(a.stderr, "%s %s seed %d: %s\n", row.Trap, row.Algorithm, sc.Seed, s.Verdict)
+		}
+		return nil
+	})
+	if ctx.Err() != nil {
+		return &codedError{exitInterrupted, errors.New("interrupted")}
+	}
+	if err != nil {
+		return err
+	}
+	wrong := false
+	for i := range rows {
+		rows[i].judge(chosen[i/len(trapAlgorithms)])
+		wrong = wrong || !rows[i].AsItMust
 	}
 	if a.json {
 		err = printJSON(a.stdout, rows)
@@ -247,31 +295,16 @@ func unpackTraps() (dir string, err error) {
 	return dir, nil
 }
 
-// runTrials runs one trap with one algorithm.
-func (a *experimentArgs) runTrials(ctx context.Context, run minimise.Engine, t traps.Trap, algorithm, file string) (trapRow, error) {
-	row := trapRow{Trap: t.Name, Title: t.Title, Algorithm: algorithm, Shortest: results.Unknown()}
-	for i := range a.trials {
-		sc, err := a.scenario(file, i, scenario.Setting{Key: "algorithm", Value: algorithm})
-		if err != nil {
-			return row, err
-		}
-		s, err := run(ctx, sc)
-		if err != nil {
-			return row, err
-		}
-		row.add(s)
-		if !a.quiet && a.emulate {
-			fmt.Fprintf(a.stderr, "%s %s seed %d: %s\n", t.Name, algorithm, sc.Seed, s.Verdict)
-		}
+// judge says whether the trials are as they must be.
+func (r *trapRow) judge(t traps.Trap) {
+	switch {
+	case r.Algorithm != trapAlgorithms[0]:
+		r.AsItMust = r.Violating == 0 && r.Starved == 0
+	case t.Starves:
+		r.AsItMust = r.Starved > 0
+	default:
+		r.AsItMust = r.Violating > 0
 	}
-	row.AsItMust = row.Violating == 0 && row.Starved == 0
-	if algorithm == trapAlgorithms[0] {
-		row.AsItMust = row.Violating > 0
-		if t.Starves {
-			row.AsItMust = row.Starved > 0
-		}
-	}
-	return row, nil
 }
 
 func (r *trapRow) add(s *results.Summary) {
@@ -306,7 +339,7 @@ func printTraps(w io.Writer, rows []trapRow) error {
 func recordTraps(path string, rows []trapRow) error {
 	list := make([][]string, len(rows))
 	for i, r := range rows {
-		list[i] = []string{r.Trap, r.Algorithm, r.Engine, strconv.Itoa(r.Trials), strconv.Itoa(r.Violating), strconv.Itoa(r.Starved), plain(r.Shortest)}
+		list[i] = []string{r.Trap, r.Algorithm, r.Engine, strconv.FormatUint(r.FirstSeed, 10), strconv.Itoa(r.Trials), strconv.Itoa(r.Violating), strconv.Itoa(r.Starved), plain(r.Shortest)}
 	}
-	return recordRows(path, []string{"trap", "algorithm", "engine", "trials", "violating_trials", "starved_trials", "shortest_overlap_ms"}, list)
+	return recordRows(path, []string{"trap", "algorithm", "engine", "first_seed", "trials", "violating_trials", "starved_trials", "shortest_overlap_ms"}, list)
 }
