@@ -44,9 +44,9 @@ func (ps Problems) err() error {
 	return ps
 }
 
-// nearest returns the candidate that word is most likely a typing error of,
+// Nearest returns the candidate that word is most likely a typing error of,
 // or "". A candidate counts where less than about a third of it differs.
-func nearest(word string, candidates []string) string {
+func Nearest(word string, candidates []string) string {
 	best, bestDistance := "", 1<<30
 	for _, c := range candidates {
 		d := smetrics.WagnerFischer(strings.ToLower(word), c, 1, 1, 1)
@@ -61,7 +61,7 @@ func didYouMean(word string, candidates []string) string {
 	if len(word) > 64 {
 		return ""
 	}
-	if s := nearest(word, candidates); s != "" {
+	if s := Nearest(word, candidates); s != "" {
 		return fmt.Sprintf("; did you mean %q?", s)
 	}
 	return ""

@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"io/fs"
 	"strings"
 
 	"github.com/urfave/cli/v2"
@@ -50,6 +51,9 @@ func checkCommand() *cli.Command {
 			if err != nil {
 				return err
 			}
+			if s.Safety.Violations > 0 && !c.Bool("json") {
+				fmt.Fprintln(c.App.Writer, "next                churnbed minimise "+run.Dir+" finds the faults that it takes, churnbed report "+run.Dir+" shows it")
+			}
 			if s.Failed() {
 				return errCheckFailed
 			}
@@ -69,9 +73,17 @@ func openRun(c *cli.Context) (*results.Run, error) {
 	}
 	run, err := results.Open(args[0])
 	if err != nil {
-		return nil, usageError(err)
+		return nil, usageError(noRun(err))
 	}
 	return run, nil
+}
+
+// noRun adds to an error about a run directory where such come from.
+func noRun(err error) error {
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, results.ErrNotARun) {
+		return fmt.Errorf("%w (`churnbed run` and `churnbed sim` print the directory that they wrote, by default below runs/)", err)
+	}
+	return err
 }
 
 // interleaved returns the arguments of a command whose flags may stand

@@ -39,8 +39,9 @@ func hostError(err error) error  { return &codedError{exitHost, err} }
 // printed already.
 var errCheckFailed = &codedError{exitCheckFailed, errors.New("check failed")}
 
+// commands returns the whole command line, ready to run.
 func commands() []*cli.Command {
-	return append([]*cli.Command{
+	all := append([]*cli.Command{
 		topoCommand(),
 		checkCommand(),
 		exploreCommand(),
@@ -58,12 +59,19 @@ func commands() []*cli.Command {
 		versionCommand(),
 		scenarioCommand(),
 		sweepCommand(),
+		completionCommand(),
+		manCommand(),
 		psCommand(),
 		topCommand(),
 		execCommand(),
 		shellCommand(),
 		pcapCommand(),
 	}, handsCommands()...)
+	for _, c := range all {
+		finish(c)
+	}
+	addExamples(all)
+	return all
 }
 
 func main() {
@@ -87,13 +95,22 @@ func run(args []string) int {
 			return usageError(err)
 		},
 	}
-	for _, c := range app.Commands {
-		setUsageErrors(c)
+	if len(args) > 1 && args[1] == completeWord {
+		for _, line := range complete(app.Commands, args[2:]) {
+			fmt.Println(line)
+		}
+		return exitOK
 	}
-	err := app.Run(args)
+	err := unknownCommand(app.Commands, args[1:])
+	if err == nil {
+		err = app.Run(args)
+	} else {
+		err = usageError(err)
+	}
 	if err == nil {
 		return exitOK
 	}
+	err = explainFlag(app.Commands, args[1:], err)
 	if !errors.Is(err, errCheckFailed) && !errors.Is(err, errQuiet) {
 		fmt.Fprintln(os.Stderr, "churnbed:", err)
 	}
@@ -109,10 +126,12 @@ func exitCode(err error) int {
 	return exitUsage
 }
 
-// setUsageErrors makes wrong flags of c and its subcommands end with exitUsage.
-func setUsageErrors(c *cli.Command) {
+// finish makes wrong flags of c and its subcommands end with exitUsage, and
+// leaves out the command "help" below each: there is --help.
+func finish(c *cli.Command) {
 	c.OnUsageError = func(_ *cli.Context, err error, _ bool) error { return usageError(err) }
+	c.HideHelpCommand = true
 	for _, s := range c.Subcommands {
-		setUsageErrors(s)
+		finish(s)
 	}
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -34,7 +35,7 @@ func reportAction(c *cli.Context) error {
 		return usageError(err)
 	}
 	if len(args) == 0 {
-		return usageError(fmt.Errorf("report: want one run directory or more; `churnbed run` prints its own at the end"))
+		return usageError(errors.New("report: want one run directory or more; `churnbed run` prints its own at the end"))
 	}
 	runs := make([]*report.Run, len(args))
 	for i, dir := range args {
@@ -42,7 +43,7 @@ func reportAction(c *cli.Context) error {
 		// may name a topology file that is not here.
 		topology, _ := topologyOf(dir, 0)
 		if runs[i], err = report.Open(dir, topology); err != nil {
-			return usageError(err)
+			return usageError(noRun(err))
 		}
 	}
 	report.Distinguish(runs)

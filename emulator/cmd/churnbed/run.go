@@ -280,7 +280,16 @@ func judge(dir string, opt runOptions) (violated bool, err error) {
 	if opt.json {
 		return s.Failed(), errors.Join(err, printJSON(opt.stdout, s))
 	}
-	return s.Failed(), errors.Join(err, s.Print(opt.stdout, run.Dir))
+	err = errors.Join(err, s.Print(opt.stdout, run.Dir))
+	next := "churnbed report " + run.Dir
+	if s.Failed() {
+		next = "churnbed check " + run.Dir + ", then " + next
+	}
+	if s.Safety.Violations > 0 {
+		next += ", churnbed minimise " + run.Dir
+	}
+	_, werr := fmt.Fprintln(opt.stdout, "next               ", next)
+	return s.Failed(), errors.Join(err, werr)
 }
 
 // interruptible is the function of that name where the caller leaves

@@ -66,15 +66,23 @@ type scenarioFlag struct {
 
 func (f *scenarioFlag) TakesValue() bool { return !f.key.Boolean() }
 
+// maxPlaceholder is the widest list of values that help shows in place of one;
+// wider ones would push all explanations aside.
+const maxPlaceholder = 28
+
 // String formats the flag for help: name and placeholder, a tab, the meaning.
 func (f *scenarioFlag) String() string {
 	k := f.key
+	placeholder, help := k.Placeholder, k.Help
+	if len(placeholder) > maxPlaceholder {
+		placeholder, help = "NAME", help+": "+strings.Join(k.Allowed, ", ")
+	}
 	var b strings.Builder
 	b.WriteString("--" + k.Name)
 	if !k.Boolean() {
-		b.WriteString(" " + k.Placeholder)
+		b.WriteString(" " + placeholder)
 	}
-	b.WriteString("\t" + k.Help)
+	b.WriteString("\t" + help)
 	if k.Default != "" {
 		b.WriteString(" (default: " + k.Default + ")")
 	}

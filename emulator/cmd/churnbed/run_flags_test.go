@@ -103,8 +103,8 @@ func TestHelpShowsGroupsDefaultsAndPlaceholders(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		"Churn and faults", "--link-delay DURATION", "one-way delay of a hop (default: 5ms)", "--survivable ", "--fault RULE", "--algorithm ra|camera|camera-paper",
-		"mutual-exclusion algorithm (default: camera)",
+		"Churn and faults", "--link-delay DURATION", "one-way delay of a hop (default: 5ms)", "--survivable ", "--fault RULE", "--release unicast|multicast",
+		"--algorithm NAME", "camera-paper,", "(default: camera)",
 	} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("help lacks %q:\n%s", want, out.String())

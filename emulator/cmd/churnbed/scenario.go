@@ -77,7 +77,11 @@ func scenarioNew() *cli.Command {
 			if err != nil {
 				return usageError(err)
 			}
-			return deliver(c, text)
+			if err := deliver(c, text); err != nil || c.String("o") == "" {
+				return err
+			}
+			_, err = fmt.Fprintf(c.App.Writer, "wrote %[1]s; next: churnbed scenario explain %[1]s, churnbed sim %[1]s, churnbed run %[1]s\n", c.String("o"))
+			return err
 		},
 	}
 }
