@@ -30,6 +30,7 @@ const (
 	Counters Kind = "counters" // cumulative since process start; Sent, Recv, Size
 	Fidelity Kind = "fidelity" // what the node's probes and timers saw; Probe
 	Token    Kind = "token"    // a token came, went or was promised (mutex.Fact): Change, Slot, Order, Req, Peer
+	Port     Kind = "port"     // a link that localmutex uses went or came (Change: down, up); Peer
 	Note     Kind = "note"     // anything else worth keeping; Text
 	Failure  Kind = "failure"  // the node cannot go on; Text
 	Leave    Kind = "leave"    // leaving gracefully
@@ -71,7 +72,7 @@ type Event struct {
 
 	Peer    *int32 `json:"peer,omitempty"`
 	PeerInc uint32 `json:"pinc,omitempty"`
-	Change  string `json:"change,omitempty"` // up, suspected, cleared, failed, left
+	Change  string `json:"change,omitempty"` // up, suspected, cleared, failed, left; port: up, down
 	Size    int    `json:"size,omitempty"`   // length of the membership list, itself included
 
 	Slot  int    `json:"slot,omitempty"`  // which token
@@ -92,6 +93,21 @@ type Event struct {
 	Host   *Host  `json:"host,omitempty"`
 	// KG belongs to the kinds of k-groups.
 	KG *Group `json:"kg,omitempty"`
+	// Hood belongs to "enter" where a neighbourhood is locked; Asked is then
+	// the lock set without the node itself.
+	Hood *Hood `json:"hood,omitempty"`
+}
+
+// Hood tells how a neighbourhood was locked, and what that took of the node so
+// far.
+type Hood struct {
+	Began    int64  `json:"began"`           // when Lock began, <= T
+	First    string `json:"first,omitempty"` // whom it was to lock then: ids, ranges
+	Tries    int    `json:"tries"`           // competitions, the last included
+	InFlight int    `json:"in_flight"`       // most requests of the node under way at once on one link
+	Least    int    `json:"least"`           // bytes of its shortest message, without the frame around it
+	Most     int    `json:"most"`            // and of its longest
+	State    int    `json:"state"`           // bytes of its largest state at an "enter"
 }
 
 // Count counts datagrams of one kind handed to (or taken from) the network.

@@ -56,6 +56,9 @@ func anyEvent(t *rapid.T) Event {
 	if rapid.Bool().Draw(t, "host") {
 		e.Host = &Host{RealMS: 1000, CPUBusy: rapid.Float64Range(0, 1).Draw(t, "busy"), Frames: 5}
 	}
+	if rapid.Bool().Draw(t, "hood") {
+		e.Hood = &Hood{Began: rapid.Int64().Draw(t, "began"), First: text("first"), Tries: rapid.IntRange(0, 3).Draw(t, "tries"), InFlight: 1, Least: 2, Most: 3, State: 4}
+	}
 	return e
 }
 

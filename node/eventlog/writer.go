@@ -152,6 +152,17 @@ func (w *Writer) appendEvent(b []byte, e *Event) ([]byte, error) {
 		}
 		b = append(append(b, `,"kg":`...), g...)
 	}
+	if h := e.Hood; h != nil {
+		b = strconv.AppendInt(append(b, `,"hood":{"began":`...), h.Began, 10)
+		b = appendText(b, "first", h.First)
+		for _, f := range [...]struct {
+			key string
+			v   int
+		}{{"tries", h.Tries}, {"in_flight", h.InFlight}, {"least", h.Least}, {"most", h.Most}, {"state", h.State}} {
+			b = strconv.AppendInt(appendKey(b, f.key), int64(f.v), 10)
+		}
+		b = append(b, '}')
+	}
 	return append(b, '}'), nil
 }
 
