@@ -184,7 +184,7 @@ func LastOf(arrivals []Arrival, faults []Fault) time.Duration {
 		last = max(last, arrivals[i].At)
 	}
 	for i := range faults {
-		if faults[i].Source != ChurnSource {
+		if faults[i].Source != ChurnSource && faults[i].Source != EdgeSource {
 			last = max(last, faults[i].At)
 		}
 	}

@@ -1,0 +1,155 @@
+package workloads
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"churnbed/node/core"
+)
+
+// complete lists all pairs of n nodes.
+func complete(n int) (links [][2]core.NodeID) {
+	for a := range n {
+		for b := a + 1; b < n; b++ {
+			links = append(links, [2]core.NodeID{core.NodeID(a), core.NodeID(b)})
+		}
+	}
+	return links
+}
+
+// follow plays what happens and checks that links go only while they are up,
+// come only while they are down, that no node has more than bound, and that
+// instants ascend within the horizon. It returns the changes and the mean
+// number of links over time.
+func follow(t *testing.T, e Edges, nodes, bound int, horizon time.Duration) (changes int, mean float64) {
+	t.Helper()
+	up := map[[2]core.NodeID]bool{}
+	degree := make([]int, nodes)
+	n := 0
+	for i, l := range e.Links {
+		if !slices.Contains(e.Down, i) {
+			up[l] = true
+			degree[l[0]]++
+			degree[l[1]]++
+			n++
+		}
+	}
+	last := time.Duration(0)
+	for _, f := range e.Faults {
+		if f.At < last || f.At > horizon || f.Source != EdgeSource || len(f.Links) != 1 {
+			t.Fatalf("%+v after %v", f, last)
+		}
+		mean += float64(n) * float64(f.At-last) / float64(horizon)
+		last = f.At
+		l, d := f.Links[0], 1
+		if f.Verb == LinkDown {
+			d = -1
+		}
+		if up[l] == (f.Verb == LinkUp) {
+			t.Fatalf("%v of %v, which is so already", f.Verb, l)
+		}
+		up[l] = !up[l]
+		n += d
+		degree[l[0]] += d
+		degree[l[1]] += d
+		if bound > 0 && slices.Max(degree) > bound {
+			t.Fatalf("degree %d at %v, bound %d", slices.Max(degree), f.At, bound)
+		}
+	}
+	mean += float64(n) * float64(horizon-last) / float64(horizon)
+	return len(e.Faults), mean
+}
+
+// Links of rate r and mean time down d are up 1/(1+r*d) of the time.
+func TestEdgeChurnKeepsItsRate(t *testing.T) {
+	c := EdgeChurn{Links: complete(20), Nodes: 20, Rate: .5, Down: 2 * time.Second, Horizon: 1000 * time.Second}
+	e, err := c.Expand(3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(e.Down) != 0 {
+		t.Errorf("%d links are down at first, without a bound", len(e.Down))
+	}
+	changes, mean := follow(t, e, 20, 0, c.Horizon)
+	if mean < 90 || mean > 100 {
+		t.Errorf("%.1f of 190 links are up in the mean, want about 95", mean)
+	}
+	if changes < 90_000 || changes > 100_000 {
+		t.Errorf("%d changes, want about 95000", changes)
+	}
+}
+
+func TestEdgeChurnKeepsTheBound(t *testing.T) {
+	c := EdgeChurn{Links: complete(20), Nodes: 20, Rate: 1, Down: 100 * time.Millisecond, Bound: 4, Horizon: 50 * time.Second}
+	e, err := c.Expand(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if changes, mean := follow(t, e, 20, 4, c.Horizon); changes < 500 || mean < 25 || mean > 40 {
+		t.Errorf("%d changes, %.1f links up in the mean", changes, mean)
+	}
+	again, _ := c.Expand(1)
+	other, _ := c.Expand(2)
+	same := func(a, b Edges) bool {
+		return slices.Equal(a.Down, b.Down) && slices.EqualFunc(a.Faults, b.Faults, func(x, y Fault) bool { return x.At == y.At && x.Links[0] == y.Links[0] })
+	}
+	if !same(e, again) || same(e, other) {
+		t.Error("the seed must decide")
+	}
+	for _, bad := range []EdgeChurn{{Rate: 0, Down: 1}, {Rate: 1}, {Rate: 1, Down: 1, Bound: -1}} {
+		if _, err := bad.Expand(1); err == nil {
+			t.Errorf("%+v: no error", bad)
+		}
+	}
+}
+
+// Nodes that walk are linked exactly while they are within reach; here the
+// test walks along.
+func TestMobility(t *testing.T) {
+	m := Mobility{
+		Width: 10, Height: 10, Radius: 3, Speed: 2, Pause: time.Second, Step: 100 * time.Millisecond, Horizon: 60 * time.Second,
+		At: [][2]float64{{1, 1}, {2, 2}, {9, 9}, {5, 5}, {5, 6}, {1, 9}},
+	}
+	e, err := m.Expand(7)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, l := range e.Links {
+		at := func(n core.NodeID) [2]float64 { return m.At[n] }
+		dx, dy := at(l[0])[0]-at(l[1])[0], at(l[0])[1]-at(l[1])[1]
+		if down := slices.Contains(e.Down, i); down == (dx*dx+dy*dy <= 9) {
+			t.Errorf("link %v is down at first: %v", l, down)
+		}
+	}
+	if changes, _ := follow(t, e, len(m.At), 0, m.Horizon); changes < 20 {
+		t.Errorf("%d changes in a minute", changes)
+	}
+	m.Bound = 2
+	if e, err = m.Expand(7); err != nil {
+		t.Fatal(err)
+	}
+	follow(t, e, len(m.At), 2, m.Horizon)
+	if _, err := (Mobility{}).Expand(1); err == nil {
+		t.Error("no error without an area")
+	}
+}
+
+// A walker comes to its goal, rests, and never leaves the area.
+func TestWalker(t *testing.T) {
+	m := &Mobility{Width: 10, Height: 5, Speed: 1, Pause: time.Second}
+	w := walker{rng: core.Stream(1, "test"), x: 0, y: 0, goal: [2]float64{3, 4}}
+	w.move(m, 5)
+	if w.x != 3 || w.y != 4 || w.rests != 1 {
+		t.Fatalf("after 5 s at %v, %v, rests %v", w.x, w.y, w.rests)
+	}
+	if w.move(m, .5); w.x != 3 || w.rests != .5 {
+		t.Fatalf("it moves while it rests: %v", w.x)
+	}
+	for range 10_000 {
+		w.move(m, .1)
+		if w.x < 0 || w.x > 10 || w.y < 0 || w.y > 5 {
+			t.Fatalf("at %v, %v", w.x, w.y)
+		}
+	}
+}
