@@ -15,6 +15,8 @@ import (
 // keeps the old one, so that a value may then be there twice, but never gets
 // lost. It releases itself last.
 type App struct {
+	// Name is what notes call it.
+	Name string
 	// Initial value, 0..1<<31-1.
 	Initial uint32
 	// Act is called with the lock: the node's own value and those of its lock
@@ -23,7 +25,7 @@ type App struct {
 	Act func(mine uint32, theirs []uint32, r Source) (i int, newMine, newTheirs uint32)
 }
 
-// Note begins the note of a node's new value in the log.
+// Note begins the note of a node's new value in the log: "app NAME VALUE".
 const Note = "app "
 
 // writes marks a RELEASE-LOCK that changes the value.
@@ -54,7 +56,7 @@ func (a *action) clone() action {
 
 func (a *action) set(v uint32, out *mutex.Effects) {
 	a.value = v
-	out.Notes = append(out.Notes, Note+strconv.FormatUint(uint64(v), 10))
+	out.Notes = append(out.Notes, Note+a.app.Name+" "+strconv.FormatUint(uint64(v), 10))
 }
 
 func (a *action) announce(out *mutex.Effects) {
@@ -111,4 +113,102 @@ func (a *action) appendState(b []byte) []byte {
 		b = binary.AppendUvarint(b, uint64(v))
 	}
 	return b
+}
+
+// The applications that AppNamed knows.
+const (
+	// ElectionApp elects one leader by pairwise interactions: all begin as leaders
+	// (1); of two that meet one gives up (0); a leader that meets a follower
+	// moves on to it, so that the last two meet some time (Angluin, Aspnes,
+	// Diamadi, Fischer, Peralta, "Computation in networks of passively mobile
+	// finite-state sensors", 2006).
+	ElectionApp = "election"
+	// MajorityApp is the exact majority of four states (Draief and Vojnovic,
+	// "Convergence speed of binary interval consensus", 2012; Mertzios and
+	// others 2014): strong and weak votes for A and B. Strong opposite votes
+	// make each other weak, strong votes convert weak ones and move.
+	MajorityApp = "majority"
+	// AmoebotApp moves particles on the graph of their sites: a particle that
+	// locked its site and those around it moves to an empty one.
+	AmoebotApp = "amoebot"
+)
+
+// Values of MajorityApp.
+const (
+	StrongA uint32 = iota
+	StrongB
+	WeakA
+	WeakB
+)
+
+// AppNamed returns the named application at node id, nil where there is none
+// of that name. Two of five nodes begin with a vote for B (ids 1 and 3 modulo
+// 5), so that A has the majority; every third site (ids 0 modulo 3) begins with
+// a particle, numbered by its id plus one.
+func AppNamed(name string, id int) *App {
+	pick := func(theirs []uint32, r Source) int {
+		if len(theirs) == 0 {
+			return -1
+		}
+		return r.IntN(len(theirs))
+	}
+	switch name {
+	case ElectionApp:
+		return &App{Name: name, Initial: 1, Act: func(mine uint32, theirs []uint32, r Source) (int, uint32, uint32) {
+			i := pick(theirs, r)
+			if i < 0 || mine == 0 {
+				return -1, 0, 0
+			}
+			if theirs[i] == 1 {
+				return i, 1, 0
+			}
+			return i, 0, 1
+		}}
+	case MajorityApp:
+		first := StrongA
+		if id%5 == 1 || id%5 == 3 {
+			first = StrongB
+		}
+		return &App{Name: name, Initial: first, Act: func(mine uint32, theirs []uint32, r Source) (int, uint32, uint32) {
+			i := pick(theirs, r)
+			if i < 0 {
+				return -1, 0, 0
+			}
+			a, b := majority(mine, theirs[i])
+			return i, a, b
+		}}
+	case AmoebotApp:
+		first := uint32(0)
+		if id%3 == 0 {
+			first = uint32(id) + 1
+		}
+		return &App{Name: name, Initial: first, Act: func(mine uint32, theirs []uint32, r Source) (int, uint32, uint32) {
+			var empty []int
+			for i, v := range theirs {
+				if v == 0 {
+					empty = append(empty, i)
+				}
+			}
+			if mine == 0 || len(empty) == 0 {
+				return -1, 0, 0
+			}
+			return empty[r.IntN(len(empty))], 0, mine
+		}}
+	}
+	return nil
+}
+
+// majority is one interaction of the four-state protocol.
+func majority(a, b uint32) (uint32, uint32) {
+	switch {
+	case a == StrongA && b == StrongB:
+		return WeakA, WeakB
+	case a == StrongB && b == StrongA:
+		return WeakB, WeakA
+	case a < WeakA && b >= WeakA: // the strong vote moves, and converts
+		return a + 2, a
+	case a >= WeakA && b < WeakA:
+		return b, b + 2
+	}
+	return a, b
 }
