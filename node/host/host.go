@@ -114,7 +114,7 @@ func run(ctx context.Context, env Env) error {
 		// that, the process must not end.
 		<-received
 	}
-	return errors.Join(err, socket.Close())
+	return errors.Join(err, socket.Close(), h.closeLinks())
 }
 
 // addressTable computes the mesh addresses of all nodes from the node's own:
@@ -154,6 +154,7 @@ type host struct {
 	// something is flooded; 0: no such interface.
 	neighbours []core.NodeID
 	links      []int
+	carrier    *carrier // nil: the machine does not want to know of links
 	dropped    udpDrops
 	ended      bool
 
@@ -187,11 +188,17 @@ func (h *host) loop(ctx context.Context) error {
 	if err := h.step(h.clock.Now(), stack.Boot{PID: os.Getpid()}); err != nil {
 		return err
 	}
+	if err := h.openLinks(); err != nil {
+		return err
+	}
 	for {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
 		if err := h.obey(); err != nil || h.ended {
+			return err
+		}
+		if err := h.follow(); err != nil || h.ended {
 			return err
 		}
 		more, err := h.read()
@@ -250,6 +257,9 @@ func (h *host) tick() error {
 }
 
 func (h *host) datagram(b []byte) error {
+	if err := h.follow(); err != nil || h.ended {
+		return err
+	}
 	f, err := wire.Parse(b)
 	if _, flood := f.Msg.(*wire.Flood); err != nil || !flood && f.To != h.env.Node.ID {
 		// Not ours, or damaged: as good as lost.
@@ -311,6 +321,12 @@ func (h *host) carryOut(now core.Instant) error {
 		switch e.Op {
 		case stack.Send:
 			if e.To < 0 || int(e.To) >= len(h.addresses) {
+				continue
+			}
+			if e.OneHop {
+				if err := h.sendOver(e); err != nil {
+					return err
+				}
 				continue
 			}
 			if err := h.socket.Send(h.addresses[e.To], e.Frame.Append); err != nil {

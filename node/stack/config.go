@@ -67,6 +67,8 @@ type Algorithm struct {
 	// that it has met and that the membership service does not watch (trap H8);
 	// 0 = 16 s, negative = never.
 	ProbeTimeout time.Duration `json:"probe_timeout,omitempty"`
+	// Local tunes localmutex and localmutex-paper.
+	Local *Local `json:"local,omitempty"`
 	// Release is how a RELEASE that may be lost travels: unicast or Multicast.
 	Release string `json:"release,omitempty"`
 	// Readings of the published text (camera-paper only): the OK set taken

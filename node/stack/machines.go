@@ -34,8 +34,10 @@ var algorithms = func() map[string]func(*Config) mutex.Machine {
 }()
 
 var withSettings = map[string]func(*Config) mutex.Machine{
-	CoMesh: func(*Config) mutex.Machine { return noSection{} },
-	Hub:    func(*Config) mutex.Machine { return noSection{} },
+	CoMesh:             func(*Config) mutex.Machine { return noSection{} },
+	Hub:                func(*Config) mutex.Machine { return noSection{} },
+	"localmutex":       func(c *Config) mutex.Machine { return newLocal(c, false) },
+	"localmutex-paper": func(c *Config) mutex.Machine { return newLocal(c, true) },
 	"camera": func(c *Config) mutex.Machine {
 		upper := c.Algorithm.NUpper
 		if upper == 0 {

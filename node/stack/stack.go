@@ -92,6 +92,8 @@ type Effect struct {
 	Event *eventlog.Event
 	State mutex.State
 	No    int
+	// OneHop: the frame is to go over the link to its destination only.
+	OneHop bool
 }
 
 // lingering bounds how long a leaving node waits for acknowledgements.
@@ -110,6 +112,8 @@ type Node struct {
 	self       core.Peer
 	membership membership.Machine
 	mutex      mutex.Machine
+	local      mutex.Local // mutex, if it is one
+	bounds     bounds      // of local
 	endpoint   *reliable.Endpoint
 	think      *rand.Rand
 
@@ -161,6 +165,7 @@ func New(cfg Config) (*Node, error) {
 	}
 	n.membership = services[cfg.Membership.Service](&n.cfg)
 	n.mutex = algorithms[cfg.Algorithm.Name](&n.cfg)
+	n.local, _ = n.mutex.(mutex.Local)
 	n.group.init(&n.cfg)
 	n.probes.init(&n.cfg)
 	n.traffic.every = cfg.CountersEvery
@@ -199,6 +204,10 @@ func (n *Node) Step(now core.Instant, in Input, out []Effect) []Effect {
 		n.stepGroup(now, smart.Trigger{Routine: in.Routine})
 	case Relink:
 		n.probes.relink(in.Delay)
+	case LinkUp:
+		n.link(now, in.Peer, true)
+	case LinkDown:
+		n.link(now, in.Peer, false)
 	case Leave:
 		n.leave(now)
 	case Depart:
@@ -500,6 +509,11 @@ func (n *Node) stepMutexThen(now core.Instant, in mutex.Input, then func()) {
 	for _, s := range fx.Notes {
 		n.log(&eventlog.Event{T: int64(now), Kind: eventlog.Note, Text: s})
 	}
+	if n.local != nil {
+		for _, id := range fx.Forget {
+			n.logPort(now, id, "down")
+		}
+	}
 	if !fx.Given.IsZero() {
 		n.given(now, fx.Given)
 	}
@@ -511,6 +525,9 @@ func (n *Node) stepMutexThen(now core.Instant, in mutex.Input, then func()) {
 	}
 	released := false
 	for _, s := range fx.Sends {
+		if n.local != nil {
+			n.bounds.sent(s.Msg)
+		}
 		if n.cfg.Algorithm.Release == Multicast && s.Mode == core.Datagram && s.Msg.Kind() == wire.KindRelease {
 			if !released { // one flood, however many are addressed
 				n.beginFlood(s.Msg)
@@ -553,6 +570,7 @@ func (n *Node) granted(now core.Instant) {
 	if m, ok := n.mutex.(interface{ Slow() bool }); ok && m.Slow() {
 		e.Text = eventlog.SlowPath
 	}
+	n.lockSet(e)
 	n.log(e)
 }
 
@@ -647,7 +665,7 @@ func (n *Node) stepMembership(now core.Instant, in membership.Input) {
 func (n *Node) transmit(frames []reliable.Out) {
 	for i := range frames {
 		size := n.traffic.sent(&frames[i])
-		*n.out = append(*n.out, Effect{Op: Send, To: frames[i].To, Frame: frames[i].Frame, Size: size})
+		*n.out = append(*n.out, Effect{Op: Send, To: frames[i].To, Frame: frames[i].Frame, Size: size, OneHop: n.oneHop(&frames[i].Frame)})
 	}
 	n.frames = frames[:0]
 }

@@ -82,6 +82,7 @@ type prober struct {
 	probe_     eventlog.Probe
 	lost       int64
 	any        bool
+	down       map[core.NodeID]bool // neighbours without a link; nil: all have one
 }
 
 func (p *prober) init(cfg *Config) {
@@ -118,11 +119,15 @@ func (p *prober) start(now core.Instant, id, nodes int) {
 }
 
 func (p *prober) probe(now core.Instant) (core.NodeID, *wire.Probe) {
+	none := p.skip()
 	i := p.turn
 	p.turn = (p.turn + 1) % len(p.neighbours)
 	p.next = p.next.Add(p.every)
 	if p.next <= now { // a pause or an overload: no burst to catch up
 		p.next = now.Add(p.every)
+	}
+	if none {
+		return core.None, nil
 	}
 	p.sent[i]++
 	p.probe_.Sent++

@@ -48,6 +48,8 @@ type Socket struct {
 	addr  [4]byte
 	group int // bound to Group, -1 before Join
 
+	also int32 // descriptor that Wait waits for as well; negative: none
+
 	mu   sync.Mutex // guards wake against Close
 	wake int        // eventfd, -1 when closed
 
@@ -74,7 +76,7 @@ func Listen(addr netip.AddrPort) (*Socket, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open udp socket: %w", err)
 	}
-	s := &Socket{fd: fd, wake: -1, group: -1, port: addr.Port(), addr: addr.Addr().As4()}
+	s := &Socket{fd: fd, wake: -1, also: -1, group: -1, port: addr.Port(), addr: addr.Addr().As4()}
 	if err := s.open(addr); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
@@ -153,8 +155,11 @@ func (s *Socket) Wake() {
 // passed (negative: no timeout; 0: look only).
 func (s *Socket) Wait(timeout time.Duration) error {
 	// poll(2) passes over negative descriptors.
-	fds := [3]unix.PollFd{
-		{Fd: int32(s.fd), Events: unix.POLLIN}, {Fd: int32(s.wake), Events: unix.POLLIN}, {Fd: int32(s.group), Events: unix.POLLIN},
+	fds := [4]unix.PollFd{
+		{Fd: int32(s.fd), Events: unix.POLLIN},
+		{Fd: int32(s.wake), Events: unix.POLLIN},
+		{Fd: int32(s.group), Events: unix.POLLIN},
+		{Fd: s.also, Events: unix.POLLIN},
 	}
 	var ts *unix.Timespec
 	if timeout >= 0 {
