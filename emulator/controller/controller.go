@@ -191,6 +191,7 @@ func (c *controller) run(ctx context.Context) (err error) {
 	if err := c.wire(ctx); err != nil {
 		return err
 	}
+	c.cutFirst(life)
 	if exits, err = c.watchExits(life); err != nil {
 		return err
 	}

@@ -11,6 +11,7 @@ import (
 	"churnbed/node/core"
 	"churnbed/node/eventlog"
 	"churnbed/topologies"
+	"churnbed/workloads"
 )
 
 // applyLinks brings the fabric to the mesh's state: links whose parameters
@@ -35,7 +36,7 @@ func (c *controller) applyLinks(life context.Context, changed []int, why string)
 	if len(req.GetChanges()) == 0 {
 		return
 	}
-	reroute := len(flipped) > 0 || len(changed) > 0 && c.sc.Metric == topologies.Delay
+	reroute := !c.sc.LinkLocal() && len(flipped) > 0 || len(changed) > 0 && c.sc.Metric == topologies.Delay
 	if reroute && c.sc.Convergence == 0 {
 		req.Routes = c.reroute()
 		reroute = false
@@ -104,6 +105,19 @@ func (c *controller) relink(changed []int) {
 			}})
 		}
 	}
+}
+
+// cutFirst takes down the links that are down at first, before any node runs.
+func (c *controller) cutFirst(life context.Context) {
+	if len(c.sc.Down) == 0 {
+		return
+	}
+	f := workloads.Fault{Verb: workloads.LinkDown}
+	for _, i := range c.sc.Down {
+		l := &c.mesh.Links[i]
+		f.Links = append(f.Links, [2]core.NodeID{l.A, l.B})
+	}
+	c.applyLinks(life, c.mesh.Apply(&f), string(f.Verb))
 }
 
 // schedule is what is still to be done, by instant.

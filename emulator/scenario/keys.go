@@ -3,6 +3,7 @@ package scenario
 import (
 	"churnbed/node/kgroup"
 	"churnbed/node/mutex/catalog"
+	"churnbed/node/mutex/localmutex"
 	"churnbed/node/stack"
 	"churnbed/node/wire"
 	"churnbed/topologies"
@@ -120,7 +121,7 @@ var keys = []Key{
 		"path", []string{"path", "euclid", "hops", "delay"}, "distance to a member: metres along the shortest path, metres straight, hops, or delay along the quickest path"),
 
 	choice("algorithm", GroupAlgorithm, func(s *Spec) *string { return &s.Algorithm },
-		"camera", append(catalog.Names(), "camera", "camera-paper", "naimi-trehel", "fairk", "bv95", stack.CoMesh, stack.Hub), "mutual-exclusion algorithm; comesh: k-groups that manage devices and routines; hub: one node that does"),
+		"camera", append(catalog.Names(), "camera", "camera-paper", "naimi-trehel", "fairk", "bv95", "localmutex", "localmutex-paper", stack.CoMesh, stack.Hub), "mutual-exclusion algorithm; comesh: k-groups that manage devices and routines; hub: one node that does"),
 	integer("k", GroupAlgorithm, func(s *Spec) *int { return &s.K },
 		"1", 1, wire.MaxTokens, "nodes that may be in the critical section at once (fairk, bv95)"),
 	text("token-placement", GroupAlgorithm, func(s *Spec) *string { return &s.TokenPlacement },
@@ -151,6 +152,17 @@ var keys = []Key{
 		"imitate the Camera authors' simulator: REQUEST and RELEASE take one more hop at their source, with a link's delay and loss (simulator only)"),
 	boolean("imitate-departed", GroupAlgorithm, func(s *Spec) *bool { return &s.ImitateDeparted },
 		"imitate the Camera authors' simulator: who leaves goes on asking and answering, only the others' lists lose it, and nobody comes back (simulator only)"),
+
+	integer("local-priorities", GroupAlgorithm, func(s *Spec) *int { return &s.LocalPriorities },
+		"16", 1, 1<<16, "priorities that a try draws from (localmutex: K)"),
+	integer("local-delta", GroupAlgorithm, func(s *Spec) *int { return &s.LocalDelta },
+		"0", 0, localmutex.MaxDelta, "most links of a node at a time (localmutex: Delta); 0: degree-bound, or the largest degree").derived(),
+	duration("local-backoff", GroupAlgorithm, func(s *Spec) *dur { return &s.LocalBackoff },
+		"0s", 0, "mean wait before the second try, doubled for each further one (localmutex); 0: losers try again at once"),
+	duration("local-backoff-max", GroupAlgorithm, func(s *Spec) *dur { return &s.LocalBackoffMax },
+		"1s", 0, "upper bound of the mean wait"),
+	choice("local-app", GroupAlgorithm, func(s *Spec) *string { return &s.LocalApp },
+		"none", append([]string{"none"}, stack.LocalApps()...), "what nodes do under their locks: election of a leader or exact majority by pairwise interactions, or particles that move (amoebot)"),
 
 	number("smart-share", GroupKGroups, func(s *Spec) *float64 { return &s.SmartShare },
 		"0.4", 0, 1, "", "share of the nodes that are smart, drawn by the seed (comesh); all nodes are devices"),
@@ -251,6 +263,22 @@ var keys = []Key{
 		"0s", 0, "no churn after it; 0: duration, or the last arrival and the sum of all critical sections").derived(),
 	text("down-at-start", GroupChurn, func(s *Spec) *string { return &s.DownAtStart },
 		"none", checkDownAtStart, "IDS", "nodes that do not run from the start, such as 3,8-11 (a join starts them), or none"),
+	number("edge-churn", GroupChurn, func(s *Spec) *float64 { return &s.EdgeChurn },
+		"0", 0, 1e6, "1/s", "departures a second of a link that is up; 0: links stay"),
+	duration("edge-down-mean", GroupChurn, func(s *Spec) *dur { return &s.EdgeDownMean },
+		"1s", 1, "mean time until a link that went tries to come back"),
+	integer("degree-bound", GroupChurn, func(s *Spec) *int { return &s.DegreeBound },
+		"0", 0, MaxNodes, "most links of a node at a time under edge-churn or mobility; 0: none"),
+	choice("mobility", GroupChurn, func(s *Spec) *string { return &s.Mobility },
+		mobilityNone, []string{mobilityNone, mobilityWaypoint}, "nodes move by random waypoints in the area, and have links within the radius"),
+	number("mobility-speed", GroupChurn, func(s *Spec) *float64 { return &s.MobilitySpeed },
+		"1", 1e-3, 1e4, "m/s", "speed of nodes that move"),
+	duration("mobility-pause", GroupChurn, func(s *Spec) *dur { return &s.MobilityPause },
+		"2s", 0, "rest at each waypoint"),
+	duration("mobility-step", GroupChurn, func(s *Spec) *dur { return &s.MobilityStep },
+		"100ms", 1e6, "how often it is seen who is within reach"),
+	duration("detection-delay", GroupChurn, func(s *Spec) *dur { return &s.DetectionDelay },
+		"0s", 0, "how long after a link went or came its ends know (localmutex; simulator only, real nodes are told by their kernel)"),
 	list("fault", GroupChurn, func(s *Spec) *[]string { return &s.Fault },
 		"RULE", "fault rule such as 'at 10s crash 3 nodes restart after 5s', may be repeated (grammar: documentation of package workloads)"),
 	list("tags", GroupChurn, func(s *Spec) *[]string { return &s.Tags },

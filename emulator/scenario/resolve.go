@@ -50,6 +50,7 @@ func Resolve(spec Spec, origin Origin) (*Scenario, error) {
 			r.allLists = everyone(r.up)
 		}
 		r.faults(rules)
+		r.graph()
 		r.majority()
 	}
 	if err := r.problems.err(); err != nil {
@@ -76,6 +77,7 @@ type resolver struct {
 	open       []workloads.Arrival
 	closed     *workloads.Closed
 	schedule   []workloads.Fault
+	edges      workloads.Edges
 	distance   [][]float32
 	group      *kgroup.Config
 }
@@ -118,6 +120,9 @@ func (r *resolver) paths() {
 	abs("routines-file", &r.spec.RoutinesFile)
 	if !slices.Contains(churnGenerators, r.spec.Churn) {
 		abs("churn", &r.spec.Churn)
+	}
+	if stack.LinkLocal(r.spec.Algorithm) && !r.origin.has("membership") {
+		r.spec.Membership = "static" // neighbours are known by their links
 	}
 	service, file, err := ParseMembership(r.spec.Membership)
 	if err != nil {
@@ -218,6 +223,9 @@ func (r *resolver) topology() {
 	if n := len(t.Nodes); r.origin.has("nodes") && r.spec.Nodes != n {
 		r.bad("nodes", "%d: %s has %d nodes: leave nodes out, or give rtt-nodes with a round-trip matrix",
 			r.spec.Nodes, r.spec.topologyName(), n)
+	}
+	if t = r.mobile(t); t == nil {
+		return
 	}
 	r.spec.Nodes = len(t.Nodes)
 	if t.Radius > 0 {
@@ -653,7 +661,7 @@ func (r *resolver) scenario() (*Scenario, error) {
 		Metric: topologies.Metric(s.Routing), Convergence: s.Convergence, Fabric: s.Fabric,
 		Algorithm: r.algorithm, Membership: r.membership,
 		Transport: stack.Transport{Mode: s.Transport, RTO: s.RTO, Min: s.RTOMin, Max: s.RTOMax},
-		Lists:     r.allLists, Up: r.up, Arrivals: r.open, Closed: r.closed, Faults: r.schedule,
+		Lists:     r.allLists, Up: r.up, Arrivals: r.open, Closed: r.closed, Faults: r.schedule, Down: r.edges.Down, DetectionDelay: s.DetectionDelay,
 		Duration: s.Duration, Drain: s.Drain, Warmup: s.Warmup,
 		ProbeEvery: s.ProbeEvery, CountersEvery: s.CountersEvery, Slice: s.Slice,
 		Out: out, Warnings: r.warnings, Group: r.group,

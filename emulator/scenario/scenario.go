@@ -50,6 +50,10 @@ type Scenario struct {
 	Arrivals []workloads.Arrival
 	Closed   *workloads.Closed // per-node workload instead of Arrivals
 	Faults   []workloads.Fault // ascending by At
+	// Down are links (indices of Topology.Links) that are down at first.
+	Down []int
+	// DetectionDelay is how long after a link went or came its ends know.
+	DetectionDelay time.Duration
 
 	// Duration is the fixed length of the run after the epoch, 0 = until
 	// every arrival was served or Drain after the last arrival is over.
@@ -117,6 +121,8 @@ func (s *Scenario) SimulatorOnly() string {
 		return "imitate-live-set"
 	case spec.ImitateLocalHop:
 		return "imitate-local-hop"
+	case spec.DetectionDelay > 0:
+		return "detection-delay (real nodes are told by their kernel)"
 	case spec.ImitateDeparted:
 		return "imitate-departed"
 	}

@@ -98,6 +98,13 @@ type Spec struct {
 	RoutineTakes    time.Duration
 	RoutineStates   float64
 
+	// Local mutual exclusion
+	LocalPriorities int
+	LocalDelta      int
+	LocalBackoff    time.Duration
+	LocalBackoffMax time.Duration
+	LocalApp        string
+
 	// Transport
 	Transport string
 	RTO       time.Duration
@@ -131,6 +138,14 @@ type Spec struct {
 	ChurnChoose       string
 	ChurnUntil        time.Duration
 	DownAtStart       string
+	EdgeChurn         float64
+	EdgeDownMean      time.Duration
+	DegreeBound       int
+	Mobility          string
+	MobilitySpeed     float64
+	MobilityPause     time.Duration
+	MobilityStep      time.Duration
+	DetectionDelay    time.Duration
 	Fault             []string
 	Tags              []string // "name=ids"
 

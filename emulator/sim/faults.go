@@ -43,6 +43,7 @@ func (w *World) start(id core.NodeID) {
 	*n = node{machine: m, inc: n.inc, alive: true, idle: true, timer: core.Never}
 	w.setIdle(n, false)
 	w.input(id, stack.Boot{PID: int(id) + 1})
+	w.tellLinks(id)
 	if w.began && n.alive {
 		w.input(id, stack.Begin{Epoch: w.epoch})
 	}
@@ -194,6 +195,10 @@ func (w *World) applyLinks(changed []int, why string) {
 			text = "up"
 		}
 		w.log(-1, &eventlog.Event{After: int64(w.now), Kind: eventlog.LinkSet, Node: -1, Link: l.Name(), Text: text, Verb: why})
+		w.detect(i)
+	}
+	if w.cfg.LinkLocal {
+		return // nothing is routed
 	}
 	if len(flipped) > 0 || len(changed) > 0 && w.cfg.Metric == topologies.Delay {
 		if w.cfg.Convergence == 0 {

@@ -42,6 +42,7 @@ const (
 	deliver eventKind = iota // the frame is at its destination
 	hop                      // the frame is at node, on its way
 	call
+	overLink // the frame is at the other end of a link, if that is still up
 )
 
 // add makes room for an event at an instant. It stays where it is until

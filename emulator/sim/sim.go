@@ -44,6 +44,14 @@ type Config struct {
 	// Imitate are ways of other simulators.
 	Imitate Imitate
 
+	// Down are links (indices) that are down at first. Detection is how long
+	// after a link went or came its ends are told, where they want to know
+	// (stack.Node.Links).
+	Down      []int
+	Detection time.Duration
+	// LinkLocal: nodes speak with neighbours only, routes stay as they are.
+	LinkLocal bool
+
 	// Log receives every line that a node (or, with Node -1, the controller)
 	// would have written, in order.
 	Log func(log core.NodeID, e *eventlog.Event)
@@ -198,6 +206,7 @@ func (w *World) Machine(n core.NodeID) *stack.Node {
 // Run simulates from the start of the first nodes to the end of the run. stop
 // is asked now and then whether to end early (nil: never).
 func (w *World) Run(stop func() bool) error {
+	w.cutFirst()
 	for i := range w.nodes {
 		if w.cfg.Up[i] {
 			w.joining++
@@ -311,6 +320,8 @@ func (w *World) step(limit core.Instant) bool {
 	switch e.kind {
 	case deliver:
 		w.deliver(e.node, &e.frame, e.size)
+	case overLink:
+		w.arriveOver(e.node, &e.frame, e.size)
 	case hop:
 		w.forward(e.node, &e.frame, e.size, k.at)
 	case call:
@@ -460,6 +471,10 @@ func (w *World) carryOut(id core.NodeID, effects []stack.Effect) {
 		e := &effects[i]
 		switch e.Op {
 		case stack.Send:
+			if e.OneHop {
+				w.sendOver(id, &e.Frame, e.Size+headerBytes)
+				continue
+			}
 			w.send(id, &e.Frame, e.Size+headerBytes)
 		case stack.Flood:
 			w.flood(id, e.To, &e.Frame, e.Size+headerBytes)
