@@ -185,6 +185,7 @@ type history struct {
 	groups  *groupHistory // nil: a run without k-groups
 	fid     fidelity
 	tokens  tokenLog
+	local   locals
 }
 
 // maxListed bounds the lists of log errors and violating pairs that are kept;
@@ -195,7 +196,7 @@ const maxListed = 1000
 func replay(r *Run) (*history, error) {
 	h := &history{
 		run: r, nodes: make([]nodeHistory, r.Manifest.Nodes), entered: make(map[core.RequestID]int), epoch: -1, end: -1,
-		metrics: newSums(), fid: newFidelity(&r.Manifest),
+		metrics: newSums(), fid: newFidelity(&r.Manifest), local: newLocals(&r.Manifest),
 	}
 	for i := range h.nodes {
 		h.nodes[i].id = core.NodeID(i)
@@ -257,6 +258,7 @@ func (h *history) control(e *eventlog.Event) {
 		return
 	case eventlog.LinkSet:
 		h.tokens.cut = true
+		h.local.linkSet(e)
 		return
 	case eventlog.Fault:
 		h.metrics.liveActions++
@@ -409,6 +411,10 @@ func (h *history) nodeLine(n *nodeHistory, l *Line) {
 		h.groups.line(l)
 	case eventlog.Token:
 		h.token(n, l)
+	case eventlog.Port:
+		h.local.port(n.id, e)
+	case eventlog.Note:
+		h.local.note(n.id, e)
 	case eventlog.Failure:
 		n.died = true
 		h.tokens.end(n.id, e.T)
@@ -560,6 +566,9 @@ func (h *history) enter(n *nodeHistory, l *Line) {
 	q.set = q.set.with(n.id)
 	for _, k := range ids {
 		q.set = q.set.with(k)
+	}
+	if err := h.local.enter(q, e); err != nil {
+		h.logError(n, l.No, "enter: %v", err)
 	}
 	if e.Text == eventlog.SlowPath {
 		h.metrics.slowPath++

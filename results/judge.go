@@ -54,6 +54,10 @@ type Verdict struct {
 	GroupCount int
 	// RoutinesStarved are triggers of routines that waited out of proportion.
 	RoutinesStarved int
+	// Local says how locks of neighbourhoods went, nil for other algorithms;
+	// Violations are then lock sets that intersect.
+	Local        *Local
+	confirmLocks func() (ok bool, operations int)
 
 	LogErrors     []LogError
 	LogErrorCount int
@@ -94,7 +98,9 @@ func (h *history) judge() *Verdict {
 		LogErrors: h.logErrors, LogErrorCount: h.logErrorCount, Cut: h.cuts,
 	}
 	v.Holders = max(1, h.run.Manifest.Holders)
-	if v.Holders == 1 {
+	if h.local.on {
+		v.safetyOfLocks(h)
+	} else if v.Holders == 1 {
 		v.safety(h.requests)
 	} else {
 		v.safetyOfMany(h.requests)

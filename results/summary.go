@@ -36,6 +36,7 @@ type Summary struct {
 	Messages   Messages        `json:"messages"`
 	Fairness   Fairness        `json:"fairness"`
 	Tokens     *Tokens         `json:"tokens,omitempty"`
+	Local      *Local          `json:"local,omitempty"`
 	Churn      Churn           `json:"churn"`
 	Membership MembershipStats `json:"membership"`
 	Fidelity   Fidelity        `json:"fidelity"`
@@ -220,6 +221,9 @@ func (h *history) summary(v *Verdict) *Summary {
 		}
 	}
 	s.Tokens = v.Tokens
+	if s.Local = v.Local; s.Local != nil {
+		s.Local.LockMS.Unfit = unfit
+	}
 	s.Verdict = v.verdict()
 	return s
 }
@@ -227,7 +231,7 @@ func (h *history) summary(v *Verdict) *Summary {
 // verdict names the worst finding.
 func (v *Verdict) verdict() string {
 	switch {
-	case !v.Safe() || v.GroupCount > 0 || v.Tokens.wrong():
+	case !v.Safe() || v.GroupCount > 0 || v.Tokens.wrong() || v.Local.wrong():
 		return VerdictViolation
 	case v.LogErrorCount > 0:
 		return VerdictLogErrors
@@ -280,12 +284,16 @@ func (s *Summary) Print(w io.Writer, dir string) error {
 		p.row("fairness", "k %d, time to token: mean %s  max %s; spread of a node up to %s; Jain %s", f.K, ms(f.MTTTMS), ms(f.MaxMS), ms(f.SpreadMaxMS), num(f.Jain))
 	}
 	s.Tokens.print(p)
+	s.Local.print(p, s.Requests.Served)
 	if s.LiveActions > 0 {
 		p.row("by hand", "%d actions while it ran; `churnbed scenario from-run %s` writes them down as a scenario", s.LiveActions, dir)
 	}
 	safety := "SAFE: never two in the critical section"
 	if s.Fairness.K > 1 {
 		safety = fmt.Sprintf("SAFE: never more than %d in the critical section", s.Fairness.K)
+	}
+	if s.Local != nil {
+		safety = "SAFE: no two lock sets intersected"
 	}
 	if s.Safety.Violations > 0 {
 		safety = fmt.Sprintf("VIOLATED: overlapping pairs: %d, %s ms in all, up to %d holders at once", s.Safety.Violations,
