@@ -196,7 +196,7 @@ func (g *groupHistory) line(l *Line) {
 	case eventlog.Lock:
 		g.lockLine(l, x, stale)
 	case eventlog.Routine:
-		g.routineLine(l, x)
+		g.routineLine(l, x, stale)
 	case eventlog.Command:
 		g.commandLine(l, x)
 	case eventlog.Monitor:
@@ -395,13 +395,19 @@ func (g *groupHistory) circle(l *Line, x execution) {
 	}
 }
 
-func (g *groupHistory) routineLine(l *Line, x execution) {
+func (g *groupHistory) routineLine(l *Line, x execution, stale bool) {
 	e, k := &l.Event, l.Event.KG
 	if k.NS > 0 {
 		g.quorum = append(g.quorum, float64(k.NS)/1e6)
 	}
 	switch e.State {
 	case "TRIGGERED":
+		if stale {
+			// A leader that does not know yet that it was deposed; who leads
+			// now saw the same.
+			g.sum.StaleLines++
+			return
+		}
 		g.sum.Triggered++
 		g.asked[x] = k.Since
 	case "skipped":

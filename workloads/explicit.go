@@ -69,7 +69,7 @@ func Explicit(arrivals []Arrival, nodes int) ([]Arrival, error) {
 // Rule returns the rule that expands to f alone: with it a schedule that was
 // drawn from a seed or a trace can be written down.
 func (f Fault) Rule() Rule {
-	r := Rule{From: f.At, Action: Action(f.Verb), For: f.After, Set: f.Set}
+	r := Rule{From: f.At, Action: Action(f.Verb), For: f.After, Set: f.Set, Routine: f.Routine}
 	switch {
 	case f.Role != "":
 		r.Nodes = NodeSet{Role: f.Role, Count: f.Count}

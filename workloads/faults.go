@@ -101,6 +101,10 @@ func (f Fault) validate(nodes int) error {
 	case Partition:
 		return validGroups(f.Groups, nodes)
 	case Heal:
+	case Trigger:
+		if f.Routine < 0 {
+			return fmt.Errorf("routine %d: must be >= 0", f.Routine)
+		}
 	case Set:
 		if f.Set == (link.Override{}) {
 			return errors.New("nothing to set")

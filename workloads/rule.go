@@ -22,7 +22,9 @@ type Rule struct {
 	Nodes  NodeSet
 	Links  LinkSet
 	Groups [][]NodeItem // of a partition
-	Set    link.Override
+	// Routine is what trigger fires.
+	Routine int
+	Set     link.Override
 	// For is how long it lasts (crash, poweroff, leave: until the restart;
 	// churn: the time a node is down), 0 = until something else undoes it or,
 	// in an interval without Every, until To.
@@ -41,17 +43,29 @@ const (
 // DefaultChurnDown is how long a churned node is down unless the rule says.
 const DefaultChurnDown = time.Second
 
-// NodeSet chooses nodes; exactly one of its ways is used.
+// NodeSet chooses nodes; exactly one of its ways is used, but that Percent and
+// Count may be of Items.
 type NodeSet struct {
 	All     bool
 	Items   []NodeItem
-	Percent float64 // of all nodes, at random
+	Percent float64 // of all nodes or of Items, at random
 	Count   int     // at random, or in that role
 	Role    string  // at run time
 }
 
 // known reports whether the nodes are known from the rule and the topology alone.
-func (s NodeSet) known() bool { return s.All || len(s.Items) > 0 }
+func (s NodeSet) known() bool { return s.All || len(s.Items) > 0 && !s.drawn() }
+
+// drawn reports whether the nodes are drawn at random.
+func (s NodeSet) drawn() bool { return s.Role == "" && (s.Count > 0 || s.Percent > 0) }
+
+// of is what follows a share or count.
+func (s NodeSet) of() string {
+	if len(s.Items) == 0 {
+		return ""
+	}
+	return " of " + itemsString(s.Items)
+}
 
 // NodeItem is the nodes First..Last, or those with a tag.
 type NodeItem struct {
@@ -99,7 +113,9 @@ func (r Rule) String() string {
 		if r.Nodes.Percent > 0 {
 			amount = decimal(r.Nodes.Percent) + "%"
 		}
-		w = append(w, "churn", amount)
+		w = append(w, "churn", amount+r.Nodes.of())
+	case Action(Trigger):
+		w = append(w, "trigger", strconv.Itoa(r.Routine))
 	default:
 		if r.Action != Action(Pause) {
 			undo = "restart after"
@@ -119,9 +135,9 @@ func (s NodeSet) String() string {
 	case s.Role == "" && s.Count == 0 && s.Percent == 0:
 		return "nodes " + itemsString(s.Items)
 	case s.Percent > 0:
-		return decimal(s.Percent) + "%"
+		return decimal(s.Percent) + "%" + s.of()
 	case s.Role == "":
-		return strconv.Itoa(s.Count) + " nodes"
+		return strconv.Itoa(s.Count) + " nodes" + s.of()
 	case s.Count == 1:
 		return s.Role
 	default:

@@ -46,6 +46,9 @@ func show(f Fault) string {
 	if len(f.Links) > 0 {
 		s += fmt.Sprintf(" links %v", f.Links)
 	}
+	if f.Verb == Trigger {
+		s += fmt.Sprintf(" routine %d", f.Routine)
+	}
 	if f.OneWay {
 		s += " one-way"
 	}
@@ -88,6 +91,11 @@ func TestExpandRules(t *testing.T) {
 		{"at 10s partition 0-2|3-4 | 5,6 for 5s", []string{"10s partition groups [[0 1 2] [3 4] [5 6]]", "15s heal"}},
 		{"at 10s partition tag:gateway", []string{"10s partition groups [[0 1]]"}},
 		{"at 15s heal", []string{"15s heal"}},
+		{"at 1s crash 2 nodes of tag:gateway for 1s", []string{"1s crash nodes [0 1]", "2s restart nodes [0 1]"}},
+		{"at 1s pause 50% of 3-4,tag:gateway,4", []string{"1s pause nodes [0 3]"}},
+		{"at 1s churn 1 nodes of 6", []string{"1s crash nodes [6]", "2s restart nodes [6]"}},
+		{"at 1s churn 100% of 5", []string{"1s crash nodes [5]", "2s restart nodes [5]"}},
+		{"from 2s to 6s every 2s trigger 7", []string{"2s trigger routine 7", "4s trigger routine 7"}},
 		{"at 5s set link 3-4 delay 20ms loss 0.2 rate 1mbit", []string{"5s set links [[3 4]] delay 20ms loss 0.2 rate 1mbit"}},
 		{"at 5s set all loss 30% for 3s", []string{"5s set loss 0.3", "8s set loss 0.05"}},
 		{"from 5s to 8s set link 3>4,1>0 rate 9600bit jitter 1ms", []string{
@@ -469,6 +477,7 @@ func FuzzParseFault(f *testing.F) {
 		"at 4s pause 2 holders for 500ms", "from 5s to 20s flap link 3-7 every 500ms",
 		"at 10s partition 0-15|16-31,tag:a|32-63 for 5s", "at 5s set links 3>7,4>1 delay 20ms loss 20% rate 1.5mbit jitter 1us",
 		"at 5s set links of tag:gw burst 0.1 0.2 0 1 distribution normal for 1m", "from 10s to 60s churn 5 every 10s", "at 15s heal",
+		"from 10s to 60s churn 40% of tag:gateway,7-20 restart after 5s", "at 1s trigger 3",
 	} {
 		f.Add(s)
 	}

@@ -68,6 +68,7 @@ type expansion struct {
 
 	// What the rule names, resolved once; its faults share the slices.
 	nodes  []core.NodeID
+	among  []core.NodeID // of which some are drawn
 	links  []direction
 	pairs  [][2]core.NodeID
 	groups [][]core.NodeID
@@ -121,10 +122,14 @@ func (e *expansion) expand() error {
 // resolveAll looks up everything that the rule names.
 func (e *expansion) resolveAll() (err error) {
 	r := e.rule
-	if r.Nodes.known() {
-		if e.nodes, err = e.resolve(r.Nodes); err != nil {
-			return err
-		}
+	switch {
+	case r.Nodes.known():
+		e.nodes, err = e.resolve(r.Nodes)
+	case r.Nodes.drawn():
+		e.among, err = e.resolve(NodeSet{All: len(r.Nodes.Items) == 0, Items: r.Nodes.Items})
+	}
+	if err != nil {
+		return err
 	}
 	if e.links, err = e.resolveLinks(r.Links); err != nil {
 		return err
@@ -157,6 +162,8 @@ func (e *expansion) once(at, lasts time.Duration) error {
 		undo = Fault{Verb: Heal}
 	case Heal:
 		f = Fault{Verb: Heal}
+	case Trigger:
+		f = Fault{Verb: Trigger, Routine: e.rule.Routine}
 	case Set:
 		return e.set(at, lasts)
 	default:
@@ -193,10 +200,14 @@ func (e *expansion) onNodes(at, lasts time.Duration, undo Verb) error {
 func (e *expansion) amount() (int, error) {
 	n := e.rule.Nodes.Count
 	if e.rule.Nodes.Percent > 0 {
-		n = shareOf(e.rule.Nodes.Percent, e.target.Nodes)
+		n = shareOf(e.rule.Nodes.Percent, len(e.among))
 	}
-	if n < 1 || n > e.target.Nodes {
-		return 0, fmt.Errorf("%d nodes: the mesh has %d", n, e.target.Nodes)
+	if n < 1 || n > len(e.among) {
+		have := "the mesh has"
+		if len(e.rule.Nodes.Items) > 0 {
+			have = "these are"
+		}
+		return 0, fmt.Errorf("%d nodes: %s %d", n, have, len(e.among))
 	}
 	return n, nil
 }
@@ -209,9 +220,9 @@ func (e *expansion) draw(at, lasts time.Duration) ([]core.NodeID, error) {
 		return nil, err
 	}
 	var free []core.NodeID
-	for id, until := range e.busy {
-		if until <= at {
-			free = append(free, core.NodeID(id))
+	for _, id := range e.among {
+		if e.busy[id] <= at {
+			free = append(free, id)
 		}
 	}
 	e.rng.Shuffle(len(free), func(i, j int) { free[i], free[j] = free[j], free[i] })
@@ -504,14 +515,14 @@ func (e *expansion) churnPeriod(start, length time.Duration, n int) error {
 		times[i] = start + time.Duration(e.rng.Float64()*float64(length))
 	}
 	slices.Sort(times)
-	order := e.rng.Perm(e.target.Nodes)
+	order := e.rng.Perm(len(e.among))
 	for _, at := range times {
 		// The first of the random order that is not still down from before.
-		i := slices.IndexFunc(order, func(id int) bool { return e.busy[id] <= at })
+		i := slices.IndexFunc(order, func(i int) bool { return e.busy[e.among[i]] <= at })
 		if i < 0 {
 			return fmt.Errorf("%d nodes within %v are more than run at %v: restart them sooner or churn fewer", n, length, at)
 		}
-		id := core.NodeID(order[i])
+		id := e.among[order[i]]
 		order = slices.Delete(order, i, i+1)
 		back := at + e.rule.For
 		e.busy[id] = back

@@ -195,7 +195,7 @@ func (p *ruleParser) every() error {
 	return err
 }
 
-const actions = "crash, poweroff, leave, pause, resume, restart, join, link, flap, partition, heal, set or churn"
+const actions = "crash, poweroff, leave, pause, resume, restart, join, link, flap, partition, heal, set, churn or trigger"
 
 func (p *ruleParser) action() error {
 	t := p.next()
@@ -232,6 +232,8 @@ func (p *ruleParser) action() error {
 	case "churn":
 		p.r.For = DefaultChurnDown
 		p.r.Nodes, err = p.amount()
+	case "trigger":
+		p.r.Routine, err = p.routine()
 	default:
 		return p.unexpected(t, actions)
 	}
@@ -295,7 +297,7 @@ func (p *ruleParser) consistent(action token) error {
 		return nil
 	case Churn:
 		return nil // spread over its interval
-	case Action(Resume), Action(Restart), Action(Join), Action(LinkUp), Action(Heal):
+	case Action(Resume), Action(Restart), Action(Join), Action(LinkUp), Action(Heal), Action(Trigger):
 		if r.To > 0 && r.Every == 0 {
 			return p.errorAt(action, `%s lasts no time: use "at", or "every" with the interval`, r.Action)
 		}
@@ -324,8 +326,11 @@ func (p *ruleParser) nodes() (NodeSet, error) {
 	}
 	if p.pos+1 < len(p.tokens) && p.tokens[p.pos+1].text == "%" {
 		percent, err := p.percent()
+		if err != nil {
+			return NodeSet{}, err
+		}
 		p.accept("nodes")
-		return NodeSet{Percent: percent}, err
+		return p.of(NodeSet{Percent: percent})
 	}
 	count, err := p.count()
 	if err != nil {
@@ -335,7 +340,7 @@ func (p *ruleParser) nodes() (NodeSet, error) {
 		return NodeSet{Role: role, Count: count}, nil
 	}
 	if _, ok := p.accept("nodes", "node"); ok {
-		return NodeSet{Count: count}, nil
+		return p.of(NodeSet{Count: count})
 	}
 	return NodeSet{}, p.errorAt(t, `%q: write "node %s" for that node, "%s nodes" or "%s%%" for so many`, t.text, t.text, t.text, t.text)
 }
@@ -461,12 +466,38 @@ func (p *ruleParser) amount() (NodeSet, error) {
 	}
 	if p.pos+1 < len(p.tokens) && p.tokens[p.pos+1].text == "%" {
 		percent, err := p.percent()
+		if err != nil {
+			return NodeSet{}, err
+		}
 		p.accept("nodes")
-		return NodeSet{Percent: percent}, err
+		return p.of(NodeSet{Percent: percent})
 	}
 	count, err := p.count()
+	if err != nil {
+		return NodeSet{}, err
+	}
 	p.accept("nodes")
-	return NodeSet{Count: count}, err
+	return p.of(NodeSet{Count: count})
+}
+
+// of parses an optional "of LIST": the nodes of which some are drawn.
+func (p *ruleParser) of(s NodeSet) (NodeSet, error) {
+	if _, ok := p.accept("of"); !ok {
+		return s, nil
+	}
+	var err error
+	s.Items, err = p.items()
+	return s, err
+}
+
+// routine parses the number of a routine.
+func (p *ruleParser) routine() (int, error) {
+	t := p.next()
+	n, err := strconv.ParseUint(t.text, 10, 31)
+	if err != nil {
+		return 0, p.unexpected(t, "the number of a routine, from 0")
+	}
+	return int(n), nil
 }
 
 func (p *ruleParser) percent() (float64, error) {

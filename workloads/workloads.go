@@ -20,9 +20,11 @@
 //	         | "partition" list { "|" list }
 //	         | "heal"
 //	         | "set" ( "all" | link links ) param { param }
-//	         | "churn" ( count | share ) .
+//	         | "churn" ( count | share ) [ "nodes" ] [ of ]
+//	         | "trigger" routine .
 //	clause   = "for" time | "restart" "after" time | "every" time .
-//	nodes    = known | share [ "nodes" ] | count "nodes" | [ count ] role .
+//	nodes    = known | share [ "nodes" ] [ of ] | count "nodes" [ of ] | [ count ] role .
+//	of       = "of" list .
 //	known    = "all" [ "nodes" ] | ( "node" | "nodes" ) list | "tag:" name { "," item } .
 //	list     = item { "," item } .
 //	item     = id | id "-" id | "tag:" name .
@@ -45,8 +47,10 @@
 //     down, heal after partition. After "set" the parameters it changed go
 //     back to what the scenario configured for the link.
 //   - A share or count of nodes is drawn at random when the rule is expanded,
-//     again at every repetition, among those the rule has not down already. A
-//     role is looked up at run time.
+//     again at every repetition, among those the rule has not down already,
+//     and, with "of", among the list, of which the share is then taken. A role
+//     is looked up at run time.
+//   - trigger fires a routine by hand (algorithms comesh and hub).
 //   - flap takes the links down at A, up at A+D, down at A+2D, ... and leaves
 //     them up at B.
 //   - churn crashes and restarts (after 1s unless said) so many random nodes,
@@ -92,6 +96,7 @@ const (
 	Partition Verb = "partition" // links between different groups go down
 	Heal      Verb = "heal"      // what partition took down comes up
 	Set       Verb = "set"       // change link parameters
+	Trigger   Verb = "trigger"   // fire a routine by hand
 )
 
 // ChurnSource is the Source of the faults that a churn trace makes.
@@ -119,7 +124,9 @@ type Fault struct {
 	OneWay bool            `json:"one_way,omitempty"`
 	Groups [][]core.NodeID `json:"groups,omitempty"` // partition; nodes not named form one more group
 	Set    link.Override   `json:"set"`
-	Source string          `json:"source,omitempty"` // where it came from: "faults:3", "churn"
+	// Routine is what trigger fires.
+	Routine int    `json:"routine,omitempty"`
+	Source  string `json:"source,omitempty"` // where it came from: "faults:3", "churn"
 }
 
 // Closed is the closed per-node workload: think (exponential with Rate per

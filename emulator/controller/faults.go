@@ -42,7 +42,7 @@ func mergeable(v workloads.Verb) bool {
 	switch v {
 	case workloads.Crash, workloads.Poweroff, workloads.Pause, workloads.Resume, workloads.Restart, workloads.Join, workloads.Leave:
 		return true
-	case workloads.LinkDown, workloads.LinkUp, workloads.Partition, workloads.Heal, workloads.Set:
+	case workloads.LinkDown, workloads.LinkUp, workloads.Partition, workloads.Heal, workloads.Set, workloads.Trigger:
 	}
 	return false
 }
@@ -65,7 +65,26 @@ func (c *controller) strike(life context.Context, group []workloads.Fault) {
 		c.applyLinks(life, c.mesh.Apply(f), string(f.Verb))
 	case workloads.Crash, workloads.Poweroff, workloads.Pause, workloads.Resume, workloads.Restart, workloads.Join, workloads.Leave:
 		c.strikeNodes(life, f.Verb, nodes)
+	case workloads.Trigger:
+		c.trigger(f.Routine)
 	}
+}
+
+// trigger fires a routine by hand, at a smart node that runs; another one for
+// another routine.
+func (c *controller) trigger(routine int) {
+	smart := c.sc.Group.Smart
+	for i := range smart {
+		n := c.nodes[smart[(routine+i)%len(smart)]]
+		if n.alive && n.joined && !n.paused {
+			c.tell(n.id, &controlpb.Command{What: &controlpb.Command_Trigger_{Trigger: &controlpb.Command_Trigger{Routine: uint32(routine)}}})
+			return
+		}
+	}
+	c.write(&eventlog.Event{
+		T: int64(c.now()), Kind: eventlog.Note, Node: -1, Verb: string(workloads.Trigger),
+		Text: fmt.Sprintf("no smart node runs: routine %d is not triggered", routine),
+	})
 }
 
 // strikeNodes does one thing to several nodes side by side.
@@ -112,7 +131,7 @@ func (c *controller) strikeNodes(life context.Context, verb workloads.Verb, node
 		for _, n := range those(func(n *node) bool { return n.alive && !n.leaving && !n.paused }) {
 			c.leave(n)
 		}
-	case workloads.LinkDown, workloads.LinkUp, workloads.Partition, workloads.Heal, workloads.Set:
+	case workloads.LinkDown, workloads.LinkUp, workloads.Partition, workloads.Heal, workloads.Set, workloads.Trigger:
 	}
 }
 

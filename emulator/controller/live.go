@@ -236,6 +236,9 @@ func (c *controller) act(life context.Context, action string) (string, error) {
 	if rule.Set.Burst != nil && c.opt.Fabric == fabric.KindNetem {
 		return "", errors.New("burst loss needs the relay (run --fabric relay)")
 	}
+	if err := c.sc.CheckTriggers(faults); err != nil {
+		return "", err
+	}
 	if err := c.futile(faults[0]); err != nil {
 		return "", err
 	}
@@ -297,7 +300,7 @@ func (c *controller) futile(f workloads.Fault) error {
 		works, why = func(n *node) bool { return n.paused }, "not paused"
 	case workloads.Restart, workloads.Join:
 		works, why = func(n *node) bool { return !n.alive || n.leaving }, "running (churnbed kill ends it)"
-	case workloads.LinkDown, workloads.LinkUp, workloads.Partition, workloads.Heal, workloads.Set:
+	case workloads.LinkDown, workloads.LinkUp, workloads.Partition, workloads.Heal, workloads.Set, workloads.Trigger:
 		return nil
 	}
 	for _, id := range f.Nodes {

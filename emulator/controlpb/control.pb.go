@@ -945,6 +945,7 @@ type Command struct {
 	//	*Command_Enter_
 	//	*Command_Told_
 	//	*Command_Links_
+	//	*Command_Trigger_
 	What          isCommand_What `protobuf_oneof:"what"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1050,6 +1051,15 @@ func (x *Command) GetLinks() *Command_Links {
 	return nil
 }
 
+func (x *Command) GetTrigger() *Command_Trigger {
+	if x != nil {
+		if x, ok := x.What.(*Command_Trigger_); ok {
+			return x.Trigger
+		}
+	}
+	return nil
+}
+
 type isCommand_What interface {
 	isCommand_What()
 }
@@ -1082,6 +1092,10 @@ type Command_Links_ struct {
 	Links *Command_Links `protobuf:"bytes,7,opt,name=links,proto3,oneof"` // neighbours' configured delays changed
 }
 
+type Command_Trigger_ struct {
+	Trigger *Command_Trigger `protobuf:"bytes,8,opt,name=trigger,proto3,oneof"` // k-groups: fire a routine by hand
+}
+
 func (*Command_Configure_) isCommand_What() {}
 
 func (*Command_Begin_) isCommand_What() {}
@@ -1095,6 +1109,8 @@ func (*Command_Enter_) isCommand_What() {}
 func (*Command_Told_) isCommand_What() {}
 
 func (*Command_Links_) isCommand_What() {}
+
+func (*Command_Trigger_) isCommand_What() {}
 
 type SetLinksRequest_LinkChange struct {
 	state         protoimpl.MessageState           `protogen:"open.v1"`
@@ -1928,6 +1944,50 @@ func (x *Command_Links) GetDelayNs() []int64 {
 	return nil
 }
 
+type Command_Trigger struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Routine       uint32                 `protobuf:"varint,1,opt,name=routine,proto3" json:"routine,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Command_Trigger) Reset() {
+	*x = Command_Trigger{}
+	mi := &file_control_proto_msgTypes[30]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Command_Trigger) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Command_Trigger) ProtoMessage() {}
+
+func (x *Command_Trigger) ProtoReflect() protoreflect.Message {
+	mi := &file_control_proto_msgTypes[30]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Command_Trigger.ProtoReflect.Descriptor instead.
+func (*Command_Trigger) Descriptor() ([]byte, []int) {
+	return file_control_proto_rawDescGZIP(), []int{13, 7}
+}
+
+func (x *Command_Trigger) GetRoutine() uint32 {
+	if x != nil {
+		return x.Routine
+	}
+	return 0
+}
+
 var File_control_proto protoreflect.FileDescriptor
 
 const file_control_proto_rawDesc = "" +
@@ -2022,7 +2082,7 @@ const file_control_proto_rawDesc = "" +
 	"\x06Failed\x12\x14\n" +
 	"\x05error\x18\x01 \x01(\tR\x05error\x1a\x06\n" +
 	"\x04IdleB\x06\n" +
-	"\x04what\"\x91\x06\n" +
+	"\x04what\"\xf8\x06\n" +
 	"\aCommand\x12F\n" +
 	"\tconfigure\x18\x01 \x01(\v2&.churnbed.control.v1.Command.ConfigureH\x00R\tconfigure\x12:\n" +
 	"\x05begin\x18\x02 \x01(\v2\".churnbed.control.v1.Command.BeginH\x00R\x05begin\x12:\n" +
@@ -2030,7 +2090,8 @@ const file_control_proto_rawDesc = "" +
 	"\x04stop\x18\x04 \x01(\v2!.churnbed.control.v1.Command.StopH\x00R\x04stop\x12:\n" +
 	"\x05enter\x18\x05 \x01(\v2\".churnbed.control.v1.Command.EnterH\x00R\x05enter\x127\n" +
 	"\x04told\x18\x06 \x01(\v2!.churnbed.control.v1.Command.ToldH\x00R\x04told\x12:\n" +
-	"\x05links\x18\a \x01(\v2\".churnbed.control.v1.Command.LinksH\x00R\x05links\x1aw\n" +
+	"\x05links\x18\a \x01(\v2\".churnbed.control.v1.Command.LinksH\x00R\x05links\x12@\n" +
+	"\atrigger\x18\b \x01(\v2$.churnbed.control.v1.Command.TriggerH\x00R\atrigger\x1aw\n" +
 	"\tConfigure\x12\x1f\n" +
 	"\vconfig_json\x18\x01 \x01(\fR\n" +
 	"configJson\x12*\n" +
@@ -2049,7 +2110,9 @@ const file_control_proto_rawDesc = "" +
 	"\vincarnation\x18\x02 \x01(\rR\vincarnation\x12\x16\n" +
 	"\x06change\x18\x03 \x01(\rR\x06change\x1a\"\n" +
 	"\x05Links\x12\x19\n" +
-	"\bdelay_ns\x18\x01 \x03(\x03R\adelayNsB\x06\n" +
+	"\bdelay_ns\x18\x01 \x03(\x03R\adelayNs\x1a#\n" +
+	"\aTrigger\x12\x18\n" +
+	"\aroutine\x18\x01 \x01(\rR\aroutineB\x06\n" +
 	"\x04what2U\n" +
 	"\n" +
 	"Controller\x12G\n" +
@@ -2076,7 +2139,7 @@ func file_control_proto_rawDescGZIP() []byte {
 }
 
 var file_control_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_control_proto_msgTypes = make([]protoimpl.MessageInfo, 30)
+var file_control_proto_msgTypes = make([]protoimpl.MessageInfo, 31)
 var file_control_proto_goTypes = []any{
 	(SetLinksRequest_LinkChange_State)(0), // 0: churnbed.control.v1.SetLinksRequest.LinkChange.State
 	(Report_Changed_State)(0),             // 1: churnbed.control.v1.Report.Changed.State
@@ -2110,6 +2173,7 @@ var file_control_proto_goTypes = []any{
 	(*Command_Enter)(nil),                 // 29: churnbed.control.v1.Command.Enter
 	(*Command_Told)(nil),                  // 30: churnbed.control.v1.Command.Told
 	(*Command_Links)(nil),                 // 31: churnbed.control.v1.Command.Links
+	(*Command_Trigger)(nil),               // 32: churnbed.control.v1.Command.Trigger
 }
 var file_control_proto_depIdxs = []int32{
 	16, // 0: churnbed.control.v1.SetLinksRequest.changes:type_name -> churnbed.control.v1.SetLinksRequest.LinkChange
@@ -2129,27 +2193,28 @@ var file_control_proto_depIdxs = []int32{
 	29, // 14: churnbed.control.v1.Command.enter:type_name -> churnbed.control.v1.Command.Enter
 	30, // 15: churnbed.control.v1.Command.told:type_name -> churnbed.control.v1.Command.Told
 	31, // 16: churnbed.control.v1.Command.links:type_name -> churnbed.control.v1.Command.Links
-	0,  // 17: churnbed.control.v1.SetLinksRequest.LinkChange.state:type_name -> churnbed.control.v1.SetLinksRequest.LinkChange.State
-	1,  // 18: churnbed.control.v1.Report.Changed.state:type_name -> churnbed.control.v1.Report.Changed.State
-	14, // 19: churnbed.control.v1.Controller.Attach:input_type -> churnbed.control.v1.Report
-	2,  // 20: churnbed.control.v1.Supervisor.Build:input_type -> churnbed.control.v1.BuildRequest
-	4,  // 21: churnbed.control.v1.Supervisor.Start:input_type -> churnbed.control.v1.StartRequest
-	6,  // 22: churnbed.control.v1.Supervisor.Signal:input_type -> churnbed.control.v1.SignalRequest
-	8,  // 23: churnbed.control.v1.Supervisor.SetLinks:input_type -> churnbed.control.v1.SetLinksRequest
-	10, // 24: churnbed.control.v1.Supervisor.Measure:input_type -> churnbed.control.v1.MeasureRequest
-	12, // 25: churnbed.control.v1.Supervisor.Exits:input_type -> churnbed.control.v1.ExitsRequest
-	15, // 26: churnbed.control.v1.Controller.Attach:output_type -> churnbed.control.v1.Command
-	3,  // 27: churnbed.control.v1.Supervisor.Build:output_type -> churnbed.control.v1.BuildProgress
-	5,  // 28: churnbed.control.v1.Supervisor.Start:output_type -> churnbed.control.v1.StartReply
-	7,  // 29: churnbed.control.v1.Supervisor.Signal:output_type -> churnbed.control.v1.SignalReply
-	9,  // 30: churnbed.control.v1.Supervisor.SetLinks:output_type -> churnbed.control.v1.SetLinksReply
-	11, // 31: churnbed.control.v1.Supervisor.Measure:output_type -> churnbed.control.v1.MeasureReply
-	13, // 32: churnbed.control.v1.Supervisor.Exits:output_type -> churnbed.control.v1.Exit
-	26, // [26:33] is the sub-list for method output_type
-	19, // [19:26] is the sub-list for method input_type
-	19, // [19:19] is the sub-list for extension type_name
-	19, // [19:19] is the sub-list for extension extendee
-	0,  // [0:19] is the sub-list for field type_name
+	32, // 17: churnbed.control.v1.Command.trigger:type_name -> churnbed.control.v1.Command.Trigger
+	0,  // 18: churnbed.control.v1.SetLinksRequest.LinkChange.state:type_name -> churnbed.control.v1.SetLinksRequest.LinkChange.State
+	1,  // 19: churnbed.control.v1.Report.Changed.state:type_name -> churnbed.control.v1.Report.Changed.State
+	14, // 20: churnbed.control.v1.Controller.Attach:input_type -> churnbed.control.v1.Report
+	2,  // 21: churnbed.control.v1.Supervisor.Build:input_type -> churnbed.control.v1.BuildRequest
+	4,  // 22: churnbed.control.v1.Supervisor.Start:input_type -> churnbed.control.v1.StartRequest
+	6,  // 23: churnbed.control.v1.Supervisor.Signal:input_type -> churnbed.control.v1.SignalRequest
+	8,  // 24: churnbed.control.v1.Supervisor.SetLinks:input_type -> churnbed.control.v1.SetLinksRequest
+	10, // 25: churnbed.control.v1.Supervisor.Measure:input_type -> churnbed.control.v1.MeasureRequest
+	12, // 26: churnbed.control.v1.Supervisor.Exits:input_type -> churnbed.control.v1.ExitsRequest
+	15, // 27: churnbed.control.v1.Controller.Attach:output_type -> churnbed.control.v1.Command
+	3,  // 28: churnbed.control.v1.Supervisor.Build:output_type -> churnbed.control.v1.BuildProgress
+	5,  // 29: churnbed.control.v1.Supervisor.Start:output_type -> churnbed.control.v1.StartReply
+	7,  // 30: churnbed.control.v1.Supervisor.Signal:output_type -> churnbed.control.v1.SignalReply
+	9,  // 31: churnbed.control.v1.Supervisor.SetLinks:output_type -> churnbed.control.v1.SetLinksReply
+	11, // 32: churnbed.control.v1.Supervisor.Measure:output_type -> churnbed.control.v1.MeasureReply
+	13, // 33: churnbed.control.v1.Supervisor.Exits:output_type -> churnbed.control.v1.Exit
+	27, // [27:34] is the sub-list for method output_type
+	20, // [20:27] is the sub-list for method input_type
+	20, // [20:20] is the sub-list for extension type_name
+	20, // [20:20] is the sub-list for extension extendee
+	0,  // [0:20] is the sub-list for field type_name
 }
 
 func init() { file_control_proto_init() }
@@ -2173,6 +2238,7 @@ func file_control_proto_init() {
 		(*Command_Enter_)(nil),
 		(*Command_Told_)(nil),
 		(*Command_Links_)(nil),
+		(*Command_Trigger_)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -2180,7 +2246,7 @@ func file_control_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_control_proto_rawDesc), len(file_control_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   30,
+			NumMessages:   31,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

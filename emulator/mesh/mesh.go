@@ -97,7 +97,7 @@ func (s *State) Apply(f *workloads.Fault) (changed []int) {
 		}
 	case workloads.Set:
 		return s.set(f)
-	case workloads.Crash, workloads.Poweroff, workloads.Pause, workloads.Resume, workloads.Restart, workloads.Join, workloads.Leave:
+	case workloads.Crash, workloads.Poweroff, workloads.Pause, workloads.Resume, workloads.Restart, workloads.Join, workloads.Leave, workloads.Trigger:
 	}
 	return changed
 }

@@ -15,6 +15,7 @@ import (
 	"churnbed/node/core"
 	"churnbed/node/kgroup"
 	"churnbed/node/stack"
+	"churnbed/workloads"
 )
 
 // grouped reports whether the scenario runs k-groups: then every node is a
@@ -89,6 +90,26 @@ const (
 	tagSmart  = "smart"
 	tagSimple = "simple"
 )
+
+// CheckTriggers reports a fault that fires a routine that there is not.
+func (s *Scenario) CheckTriggers(faults []workloads.Fault) error {
+	return checkTriggers(s.Group, faults)
+}
+
+func checkTriggers(c *kgroup.Config, faults []workloads.Fault) error {
+	for i := range faults {
+		switch f := &faults[i]; {
+		case f.Verb != workloads.Trigger:
+		case c == nil:
+			return fmt.Errorf("trigger %d: only the algorithms %s and %s have routines", f.Routine, stack.CoMesh, stack.Hub)
+		case len(c.Routines) == 0:
+			return fmt.Errorf("trigger %d: there are no routines", f.Routine)
+		case f.Routine >= len(c.Routines):
+			return fmt.Errorf("trigger %d: want a routine from 0 to %d", f.Routine, len(c.Routines)-1)
+		}
+	}
+	return nil
+}
 
 // central is the place nearest to the middle of all.
 func central(places []kgroup.Place) core.NodeID {

@@ -119,6 +119,8 @@ func TestGroupProblems(t *testing.T) {
 		"algorithm: comesh\nduration: 1m\nepoch-length: 1s":             "at least four monitoring periods",
 		"algorithm: comesh\nduration: 1m\nroutines-file: /nowhere.yaml": "no such file or directory",
 		"algorithm: comesh\nduration: 1m\nroutines-file: " + routines:   "malformed condition",
+		"algorithm: comesh\nduration: 1m\nfault: [at 1s trigger 20]":    "want a routine from 0 to 19",
+		"algorithm: ra\nfault: [at 1s trigger 0]":                       "have routines",
 		"algorithm: comesh\nduration: 1m\nlock-strategy: ala":           "want sla or ola",
 	} {
 		_, err := resolveText(t, t.TempDir(), text)

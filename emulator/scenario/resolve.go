@@ -581,6 +581,9 @@ func (r *resolver) faults(rules []*workloads.Rule) {
 			r.badAt(r.origin.item("fault", i), "fault", err.Error())
 			continue
 		}
+		if err := checkTriggers(r.group, faults); err != nil && (r.group != nil || !r.spec.grouped()) {
+			r.badAt(r.origin.item("fault", i), "fault", fmt.Sprintf("%q: %v", r.spec.Fault[i], err))
+		}
 		if r.spec.Fabric == "netem" && rule.Set.Burst != nil {
 			r.badAt(r.origin.item("fault", i), "fault", fmt.Sprintf("%q: Gilbert-Elliott loss needs the relay: want fabric relay or auto", r.spec.Fault[i]))
 		}
@@ -630,7 +633,7 @@ func leastUp(initially []bool, faults []workloads.Fault) (least int, at time.Dur
 				up[n] = false
 			case workloads.Resume, workloads.Restart, workloads.Join:
 				up[n] = true
-			case workloads.LinkDown, workloads.LinkUp, workloads.Partition, workloads.Heal, workloads.Set:
+			case workloads.LinkDown, workloads.LinkUp, workloads.Partition, workloads.Heal, workloads.Set, workloads.Trigger:
 			}
 			if was && !up[n] {
 				count--

@@ -90,7 +90,7 @@ var examples = map[string]Example{
 	},
 	"comesh": {
 		"CoMesh: k-groups of smart nodes manage devices and run routines, which lock their devices one by one. An\n" +
-			"epoch passes and two nodes fail; `churnbed check` proves that no lock and no state is lost.",
+			"epoch passes and two smart nodes fail; `churnbed check` proves that no lock and no state is lost.",
 		slices.Concat(hurried, []Setting{
 			{"nodes", "30"},
 			{"duration", "40s"},
@@ -98,7 +98,7 @@ var examples = map[string]Example{
 			{"device-group-size", "15"},
 			{"epoch-length", "15s"},
 			{"routines", "10"},
-			{"fault", "at 10s crash 2 nodes restart after 5s"},
+			{"fault", "at 10s crash 2 nodes of tag:smart restart after 5s"},
 		}),
 	},
 	"hub": {

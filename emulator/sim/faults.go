@@ -59,6 +59,20 @@ func (w *World) strike(f *workloads.Fault) {
 		w.applyLinks(w.mesh.Apply(f), string(f.Verb))
 	case workloads.Crash, workloads.Poweroff, workloads.Pause, workloads.Resume, workloads.Restart, workloads.Join, workloads.Leave:
 		w.strikeNodes(f.Verb, f.Nodes)
+	case workloads.Trigger:
+		w.trigger(f.Routine)
+	}
+}
+
+// trigger fires a routine by hand, at a smart node that runs; another one for
+// another routine.
+func (w *World) trigger(routine int) {
+	smart := w.cfg.Smart
+	for i := range smart {
+		if id := smart[(routine+i)%len(smart)]; w.nodes[id].alive && !w.nodes[id].paused {
+			w.command(id, stack.Trigger{Routine: routine})
+			return
+		}
 	}
 }
 
@@ -92,7 +106,7 @@ func (w *World) strikeNodes(verb workloads.Verb, ids []core.NodeID) {
 		for _, id := range ids {
 			w.leave(id)
 		}
-	case workloads.LinkDown, workloads.LinkUp, workloads.Partition, workloads.Heal, workloads.Set:
+	case workloads.LinkDown, workloads.LinkUp, workloads.Partition, workloads.Heal, workloads.Set, workloads.Trigger:
 	}
 }
 

@@ -38,6 +38,7 @@ type Config struct {
 	Arrivals   []workloads.Arrival
 	Faults     []workloads.Fault
 	Warmup     time.Duration // between everyone joined and the epoch
+	Smart      []core.NodeID // with k-groups: who may fire a routine by hand
 	Duration   time.Duration // after the epoch; 0 = until all is served
 	Drain      time.Duration // after the last arrival, where Duration is 0
 
@@ -183,7 +184,7 @@ func New(cfg Config) (*World, error) {
 		switch cfg.Faults[i].Verb {
 		case workloads.LinkDown, workloads.LinkUp, workloads.Partition, workloads.Heal, workloads.Set, workloads.Poweroff:
 			w.hopwise = true
-		case workloads.Crash, workloads.Pause, workloads.Resume, workloads.Restart, workloads.Join, workloads.Leave:
+		case workloads.Crash, workloads.Pause, workloads.Resume, workloads.Restart, workloads.Join, workloads.Leave, workloads.Trigger:
 		}
 	}
 	return w, nil

@@ -65,8 +65,12 @@ func World(sc *scenario.Scenario, log func(core.NodeID, *eventlog.Event)) (*sim.
 	if sc.Spec.ImitateLocalHop {
 		imitate.LocalHop = &sc.Link
 	}
+	var smart []core.NodeID
+	if sc.Group != nil {
+		smart = sc.Group.Smart
+	}
 	return sim.New(sim.Config{
-		Topology: sc.Topology, Params: sc.LinkParams, Metric: sc.Metric, Convergence: sc.Convergence, Seed: sc.Seed,
+		Smart: smart, Topology: sc.Topology, Params: sc.LinkParams, Metric: sc.Metric, Convergence: sc.Convergence, Seed: sc.Seed,
 		NodeConfig: sc.NodeConfig, Oracle: sc.Membership.Service == "oracle", Up: sc.Up, Arrivals: sc.Arrivals,
 		Faults: sc.Faults, Warmup: sc.Warmup, Duration: sc.Duration, Drain: sc.Drain, Log: log, Imitate: imitate,
 		Down: sc.Down, Detection: sc.DetectionDelay, LinkLocal: sc.LinkLocal(),

@@ -293,6 +293,8 @@ func (h *host) obey() error {
 				Peer: core.Peer{ID: core.NodeID(c.Told.GetNode()), Inc: core.Incarnation(c.Told.GetIncarnation())},
 				Kind: membership.ChangeKind(c.Told.GetChange()),
 			}}
+		case *controlpb.Command_Trigger_:
+			in = stack.Trigger{Routine: int(c.Trigger.GetRoutine())}
 		case *controlpb.Command_Links_:
 			in = stack.Relink{Delay: c.Links.GetDelayNs()}
 		default:

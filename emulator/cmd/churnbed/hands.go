@@ -42,7 +42,7 @@ func handsCommands() []*cli.Command {
 		nodesCommand("pause", "freeze node processes (SIGSTOP)", "pause", forFlag("resume them")),
 		nodesCommand("resume", "let frozen node processes go on (SIGCONT)", "resume"),
 		nodesCommand("restart", "start node processes that are down; kill those that run first", "restart"),
-		linkCommand(), partitionCommand(), healCommand(), injectCommand(),
+		linkCommand(), partitionCommand(), healCommand(), triggerCommand(), injectCommand(),
 	}
 }
 
@@ -225,6 +225,25 @@ func healCommand() *cli.Command {
 				return usageError(fmt.Errorf("heal: unexpected argument %q: it ends all partitions", c.Args().First()))
 			}
 			return act(c, "heal")
+		},
+	}
+}
+
+func triggerCommand() *cli.Command {
+	return &cli.Command{
+		Name: "trigger", Usage: "fire a routine by hand (algorithms comesh and hub)", Category: categoryLive, ArgsUsage: "ROUTINE",
+		Description: "ROUTINE is its place in the scenario's list, from 0. A smart node passes the wish on to the leader that\n" +
+			"manages the routine; a routine that runs is fired when it is done.",
+		Flags: []cli.Flag{runFlag()},
+		Action: func(c *cli.Context) error {
+			args, err := interleaved(c)
+			if err != nil {
+				return usageError(err)
+			}
+			if len(args) != 1 {
+				return usageError(errors.New("trigger: want one routine, such as `churnbed trigger 0`"))
+			}
+			return act(c, "trigger "+args[0])
 		},
 	}
 }

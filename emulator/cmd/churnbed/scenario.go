@@ -298,6 +298,8 @@ func faultText(f *workloads.Fault) string {
 	var b strings.Builder
 	b.WriteString(string(f.Verb))
 	switch {
+	case f.Verb == workloads.Trigger:
+		fmt.Fprintf(&b, " %d", f.Routine)
 	case f.Role != "":
 		fmt.Fprintf(&b, " %d %s", max(1, f.Count), f.Role)
 	case len(f.Links) > 0:

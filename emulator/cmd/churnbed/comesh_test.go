@@ -1,0 +1,126 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"churnbed/node/eventlog"
+	"churnbed/results"
+)
+
+// groupLines are the lines of k-groups that a node of a run wrote so far.
+func groupLines(t *testing.T, dir string, node int) []eventlog.Event {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(dir, "nodes", fmt.Sprintf("%d.jsonl", node)))
+	if err != nil {
+		return nil // not started yet
+	}
+	var lines []eventlog.Event
+	for line := range bytes.Lines(text) {
+		var e eventlog.Event
+		if bytes.Contains(line, []byte(`"kg"`)) && json.Unmarshal(line, &e) == nil && e.KG != nil {
+			lines = append(lines, e)
+		}
+	}
+	return lines
+}
+
+// serving finds who serves a group in the newest epoch and term.
+func serving(t *testing.T, dir string, nodes int, group int32) (leader int, epoch, term uint64) {
+	t.Helper()
+	leader = -1
+	for id := range nodes {
+		for _, e := range groupLines(t, dir, id) {
+			if k := e.KG; e.Kind == eventlog.KGroup && e.State == "active" && k.Group == group && (k.Epoch > epoch || k.Epoch == epoch && k.Term > term) {
+				leader, epoch, term = id, k.Epoch, k.Term
+			}
+		}
+	}
+	return leader, epoch, term
+}
+
+// TestFencing: real processes. A leader is stopped (SIGSTOP) for longer than
+// its lease, its group goes on under another, and routines by time and by hand
+// want locks of it all the while. When it wakes it grants none of them.
+func TestFencing(t *testing.T) {
+	const nodes = 10
+	needRuns(t)
+	dir := filepath.Join(t.TempDir(), t.Name())
+	s := begin(t, program(t, "churnbed"), nil, "run", "--out", dir, "--duration", "10m", "--warmup", "200ms",
+		"--algorithm", "comesh", "--membership", "static", "--topology", "full", "--nodes", fmt.Sprint(nodes), "--link-delay", "1ms",
+		"--smart-share", "0.6", "--kgroup-f", "1", "--device-group-size", "5", "--epoch-length", "0s", "--monitor-period", "200ms",
+		"--routines", "6", "--routine-every", "1s", "--routine-takes", "20ms", "--routine-states", "0", "--state-every", "0s")
+	if !s.await("running") {
+		t.Fatal(s.end())
+	}
+	var old int
+	var epoch, term uint64
+	becomes(t, func() bool { old, epoch, term = serving(t, dir, nodes, 0); return old >= 0 }, "somebody serves group 0")
+	granted := func(node int, after int64) bool {
+		for _, e := range groupLines(t, dir, node) {
+			if e.Kind == eventlog.Lock && e.State == "grant" && e.KG.Group == 0 && e.T > after {
+				return true
+			}
+		}
+		return false
+	}
+	becomes(t, func() bool { return granted(old, 0) }, "it grants a lock")
+	hand(t, dir, "pause", fmt.Sprint(old)).want(t, 0)
+	next := func() int { leader, _, _ := serving(t, dir, nodes, 0); return leader }
+	becomes(t, func() bool { return next() != old }, "another one serves it")
+	for i := range 6 {
+		hand(t, dir, "trigger", fmt.Sprint(i)).want(t, 0)
+	}
+	becomes(t, func() bool { return granted(next(), 0) }, "that one grants locks")
+	hand(t, dir, "resume", fmt.Sprint(old)).want(t, 0)
+	var deposed int64
+	becomes(t, func() bool {
+		for _, e := range groupLines(t, dir, old) {
+			if e.Kind == eventlog.KGroup && e.State == "deposed" && e.KG.Group == 0 {
+				deposed = e.T
+			}
+		}
+		return deposed > 0
+	}, "the one that was stopped hears that it is deposed")
+	becomes(t, func() bool { return granted(next(), deposed) }, "the other goes on granting")
+	for _, wrong := range []struct{ arg, want string }{{"6", "from 0 to 5"}, {"x", "number of a routine"}, {"", "want one routine"}} {
+		if o := hand(t, dir, "trigger", strings.Fields(wrong.arg)...); o.code != exitUsage || !strings.Contains(o.stderr, wrong.want) {
+			t.Errorf("trigger %q: want %q, got %v", wrong.arg, wrong.want, o)
+		}
+	}
+	interrupt(t, s)
+
+	r, err := results.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sum, v, err := results.Judge(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if v.GroupCount > 0 || sum.Groups == nil || sum.Groups.Deposed == 0 || sum.Groups.Executed == 0 {
+		t.Errorf("%+v, found %+v", sum.Groups, v.Groups)
+	}
+	// The checker aside: no grant under its old term from its resumption on.
+	var woke int64
+	controller, err := os.ReadFile(filepath.Join(dir, results.ControllerFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range bytes.Lines(controller) {
+		var e eventlog.Event
+		if json.Unmarshal(line, &e) == nil && e.Kind == eventlog.Resume && int(e.Node) == old {
+			woke = e.T
+		}
+	}
+	for _, e := range groupLines(t, dir, old) {
+		if woke == 0 || e.Kind == eventlog.Lock && e.State == "grant" && e.KG.Group == 0 && e.KG.Epoch == epoch && e.KG.Term == term && e.T >= woke {
+			t.Errorf("woken at %d, it granted: %+v", woke, e)
+		}
+	}
+}
