@@ -22,6 +22,21 @@ type DrawOptions struct {
 	Ring  []color.Color // around the disc; nil, or nil for a node: white
 }
 
+// slant draws heights as an oblique projection, so that nodes above each other
+// do not hide each other.
+func slant(t *Topology) (*Topology, bool) {
+	if !slices.ContainsFunc(t.Nodes, func(n Node) bool { return n.Z != t.Nodes[0].Z }) {
+		return t, false
+	}
+	flat := *t
+	flat.Nodes = slices.Clone(t.Nodes)
+	for i := range flat.Nodes {
+		n := &flat.Nodes[i]
+		n.X, n.Y, n.Z = n.X+0.27*n.Z, n.Y+0.41*n.Z, 0
+	}
+	return &flat, true
+}
+
 // Draw draws t as "svg" or "png": nodes with their ids, axes in metres, and
 // where links have a loss of their own, links shaded by the worse of their
 // two directions.
@@ -32,6 +47,7 @@ func Draw(w io.Writer, t *Topology, format string, opt DrawOptions) error {
 	if err := checkNodes(t.Nodes); err != nil {
 		return fmt.Errorf("draw topology: %w", err)
 	}
+	t, slanted := slant(t)
 	m := newMeshPlot(t)
 	m.fill, m.ring = opt.Fill, opt.Ring
 	p := plot.New()
@@ -51,6 +67,9 @@ func Draw(w io.Writer, t *Topology, format string, opt DrawOptions) error {
 	}
 	p.Title.Padding = vg.Points(6)
 	p.X.Label.Text, p.Y.Label.Text = "x (m)", "y (m)"
+	if slanted {
+		p.X.Label.Text = "x (m), height slanted"
+	}
 	p.X.Min, p.X.Max, p.Y.Min, p.Y.Max = x0, x1, y0, y1
 	p.X.Padding, p.Y.Padding = vg.Points(2), vg.Points(2)
 	p.Add(m)

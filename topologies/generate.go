@@ -18,20 +18,22 @@ type Kind string
 const (
 	Random  Kind = "random"  // uniform in the area, redrawn until connected
 	Grid    Kind = "grid"    // rows x cols
+	Grid3D  Kind = "grid3d"  // rows x cols x layers
 	Cluster Kind = "cluster" // rooms, redrawn until connected
 	Line    Kind = "line"    // 0-1-2-...
+	LShape  Kind = "lshape"  // a line with a right angle in its middle
 	Ring    Kind = "ring"    // a line closed to a circle
 	Full    Kind = "full"    // every pair joined
 )
 
 // Kinds lists the generators.
-func Kinds() []Kind { return []Kind{Random, Grid, Cluster, Line, Ring, Full} }
+func Kinds() []Kind { return []Kind{Random, Grid, Grid3D, Cluster, Line, LShape, Ring, Full} }
 
 // Defaults of GenerateParams.
 const (
 	DefaultArea   = 15.0 // metres, both sides; random and cluster
 	DefaultRadius = 4.0  // metres, as the reference simulators
-	DefaultStep   = 2.5  // metres between neighbours of a grid, line or ring
+	DefaultStep   = 2.5  // metres between neighbours of a grid, grid3d, line, lshape or ring
 	DefaultTries  = 1000
 )
 
@@ -40,21 +42,22 @@ const (
 type GenerateParams struct {
 	Kind Kind // --topology
 
-	// Nodes is the number of nodes (--nodes). A grid of given rows and cols
-	// and a cluster of given rooms need none; where given, it must fit.
+	// Nodes is the number of nodes (--nodes). A grid of given rows and cols (and
+	// layers) and a cluster of given rooms need none; where given, it must fit.
 	Nodes int
 
 	// Width and Height are the area in metres (--area WxH). Both 0: 15 x 15
-	// for random and cluster, as wide as the steps make it for grids. Lines,
-	// rings and full meshes take no area.
+	// for random and cluster, as wide as the steps make it for grids. Grids in
+	// space, lines, rings and full meshes take no area.
 	Width, Height float64
 
 	// Radius joins nodes at most so many metres apart (--radius), 0 for 4. The
 	// links of lines, rings and full meshes do not depend on it.
 	Radius float64
 
-	Rows, Cols int // --rows, --cols of a grid; 0: the squarest that fits
-	// Step is the distance in metres of neighbours in a grid, line or ring
+	Rows, Cols int // --rows, --cols of a grid or grid3d; 0: the squarest that fits
+	Layers     int // --layers of a grid3d, one above the other; 0: as many as the nodes fill
+	// Step is the distance in metres of neighbours in a grid, grid3d, line, lshape or ring
 	// (--step). 0: a grid is spread over the area if there is one; otherwise
 	// 2.5. A step goes before an area.
 	Step float64
@@ -87,10 +90,14 @@ func Generate(p GenerateParams, seed uint64) (*Topology, error) {
 		t, err = generateRandom(p, core.Stream(seed, "topology"))
 	case Grid:
 		t, err = generateGrid(p)
+	case Grid3D:
+		t, err = generateGrid3D(p)
 	case Cluster:
 		t, err = generateCluster(p, core.Stream(seed, "topology"))
 	case Line:
 		t, err = generateLine(p)
+	case LShape:
+		t, err = generateLShape(p)
 	case Ring:
 		t, err = generateRing(p)
 	case Full:
@@ -115,7 +122,7 @@ func (p GenerateParams) check() error {
 		return fmt.Errorf("topology %q: want one of %s", p.Kind, strings.Join(names, ", "))
 	}
 	byRooms := p.Kind == Cluster && len(p.Rooms) > 0
-	byCells := p.Kind == Grid && p.Rows > 0 && p.Cols > 0
+	byCells := p.Rows > 0 && p.Cols > 0 && (p.Kind == Grid || p.Kind == Grid3D && p.Layers > 0)
 	if p.Nodes < 0 || p.Nodes == 0 && !byRooms && !byCells {
 		return fmt.Errorf("nodes %d: a topology needs at least 1", p.Nodes)
 	}
@@ -133,6 +140,9 @@ func (p GenerateParams) check() error {
 	}
 	if p.Rows < 0 || p.Cols < 0 || p.Rows > core.MaxNodes || p.Cols > core.MaxNodes {
 		return fmt.Errorf("rows %d, cols %d: want 1..%d each", p.Rows, p.Cols, core.MaxNodes)
+	}
+	if p.Layers < 0 || p.Layers > core.MaxNodes {
+		return fmt.Errorf("layers %d: want 1..%d", p.Layers, core.MaxNodes)
 	}
 	if !(p.Step >= 0 && p.Step <= maxCoordinate) {
 		return fmt.Errorf("step %v: want metres above 0", p.Step)
@@ -165,9 +175,10 @@ func (p GenerateParams) misplaced() error {
 		return fmt.Errorf("%s is for %s topologies, not for %s", name, strings.Join(names, ", "), p.Kind)
 	}
 	return cmpErr(
-		only(p.Rows > 0, "rows", Grid),
-		only(p.Cols > 0, "cols", Grid),
-		only(p.Step > 0, "step", Grid, Line, Ring, Full),
+		only(p.Rows > 0, "rows", Grid, Grid3D),
+		only(p.Cols > 0, "cols", Grid, Grid3D),
+		only(p.Layers > 0, "layers", Grid3D),
+		only(p.Step > 0, "step", Grid, Grid3D, Line, LShape, Ring, Full),
 		only(len(p.Rooms) > 0, "rooms", Cluster),
 		only(p.MinSpacing > 0, "min-spacing", Random, Cluster),
 	)
@@ -223,7 +234,9 @@ func (p GenerateParams) remedy() string {
 	switch p.Kind {
 	case Grid:
 		return fmt.Sprintf("neighbours are %s apart; raise the radius or lower the step or area", p.gridSteps())
-	case Line:
+	case Grid3D:
+		return fmt.Sprintf("neighbours are %g m apart; raise the radius or lower the step", p.Step)
+	case Line, LShape:
 		return "a line never is; take a ring"
 	case Cluster:
 		return "raise the radius, move the rooms closer together or give them more nodes"

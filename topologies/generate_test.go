@@ -28,6 +28,11 @@ func TestGenerate(t *testing.T) {
 		{GenerateParams{Kind: Grid, Nodes: 256, Width: 15, Height: 15}, 256, 4918, 4918, 0, true},
 		{GenerateParams{Kind: Grid, Nodes: 10, Step: 4}, 10, 13, 13, 5, false},
 		{GenerateParams{Kind: Grid, Rows: 32, Cols: 32, Step: 4}, 1024, 1984, 1984, 62, true},
+		{GenerateParams{Kind: Grid3D, Rows: 5, Cols: 5, Layers: 10, Step: 1, Radius: 1}, 250, 625, 625, 17, true},
+		{GenerateParams{Kind: Grid3D, Nodes: 27, Step: 1, Radius: 1}, 27, 54, 54, 6, true},
+		{GenerateParams{Kind: Grid3D, Nodes: 10, Rows: 2, Step: 1, Radius: 1}, 10, 13, 17, 0, false},
+		{GenerateParams{Kind: Grid3D, Nodes: 30, Cols: 4, Layers: 3, Radius: 2.5}, 30, 50, 70, 0, false},
+		{GenerateParams{Kind: LShape, Nodes: 16}, 16, 15, 15, 15, false},
 		{GenerateParams{Kind: Cluster, Nodes: 64}, 64, 200, 900, 0, false},
 		{GenerateParams{Kind: Cluster, Rooms: []Room{{0, 0, 2, 2, 5}, {3, 0, 2, 2, 4}}}, 9, 15, 36, 0, false},
 		{GenerateParams{Kind: Line, Nodes: 5}, 5, 4, 4, 4, false},
@@ -106,7 +111,7 @@ func TestGenerateErrors(t *testing.T) {
 		p    GenerateParams
 		want string
 	}{
-		{GenerateParams{Kind: "star", Nodes: 3}, `topology "star": want one of random, grid, cluster, line, ring, full`},
+		{GenerateParams{Kind: "star", Nodes: 3}, `topology "star": want one of random, grid, grid3d, cluster, line, lshape, ring, full`},
 		{GenerateParams{Kind: Random}, "nodes 0: a topology needs at least 1"},
 		{GenerateParams{Kind: Random, Nodes: -4}, "nodes -4"},
 		{GenerateParams{Kind: Full, Nodes: core.MaxNodes + 1}, "nodes 65537: at most 65536"},
@@ -116,7 +121,7 @@ func TestGenerateErrors(t *testing.T) {
 		{GenerateParams{Kind: Random, Nodes: 5, Radius: math.NaN()}, "radius NaN"},
 		{GenerateParams{Kind: Random, Nodes: 10, Width: 1000, Height: 1000}, "raise the radius"},
 		{GenerateParams{Kind: Random, Nodes: 100, MinSpacing: 5}, "min-spacing 5: the nodes do not fit"},
-		{GenerateParams{Kind: Random, Nodes: 5, Rows: 2}, "rows is for grid topologies, not for random"},
+		{GenerateParams{Kind: Random, Nodes: 5, Rows: 2}, "rows is for grid, grid3d topologies, not for random"},
 		{GenerateParams{Kind: Grid, Nodes: 5, Step: 5}, "neighbours are 5 x 5 m apart; raise the radius or lower the step"},
 		{GenerateParams{Kind: Grid, Nodes: 5, Rows: 2, Cols: 2}, "nodes 5: rows 2 x cols 2 hold only 4"},
 		{GenerateParams{Kind: Line, Nodes: 5, Survivable: true}, "survivable: without node 1"},

@@ -3,6 +3,8 @@ package topologies
 import (
 	"fmt"
 	"math"
+
+	"churnbed/node/core"
 )
 
 // gridShape returns rows and columns of a grid for so many nodes: those given,
@@ -26,6 +28,42 @@ func (p GenerateParams) gridShape() (rows, cols, nodes int, err error) {
 		return 0, 0, 0, fmt.Errorf("nodes %d: rows %d x cols %d hold only %d", nodes, rows, cols, rows*cols)
 	}
 	return rows, cols, nodes, nil
+}
+
+// grid3DShape returns rows, columns and layers of a grid in space: those given,
+// else the most cubic ones that hold the nodes.
+func (p GenerateParams) grid3DShape() (rows, cols, layers, nodes int, err error) {
+	rows, cols, layers, nodes = p.Rows, p.Cols, p.Layers, p.Nodes
+	var open []*int
+	cells := 1
+	for _, side := range []*int{&cols, &rows, &layers} {
+		if *side == 0 {
+			open = append(open, side)
+		}
+		cells *= max(1, *side)
+		if cells > core.MaxNodes {
+			return 0, 0, 0, 0, fmt.Errorf("rows %d x cols %d x layers %d: at most %d nodes are supported", rows, cols, layers, core.MaxNodes)
+		}
+	}
+	for i, side := range open {
+		rest := float64((nodes + cells - 1) / cells)
+		switch len(open) - i {
+		case 3:
+			*side = int(math.Ceil(math.Cbrt(rest)))
+		case 2:
+			*side = int(math.Ceil(math.Sqrt(rest)))
+		default:
+			*side = int(rest)
+		}
+		cells *= *side
+	}
+	if nodes == 0 {
+		nodes = cells
+	}
+	if nodes > cells {
+		return 0, 0, 0, 0, fmt.Errorf("nodes %d: rows %d x cols %d x layers %d hold only %d", nodes, rows, cols, layers, cells)
+	}
+	return rows, cols, layers, nodes, nil
 }
 
 // gridStep returns the distances of neighbours along x and y.
@@ -58,4 +96,19 @@ func generateGrid(p GenerateParams) (*Topology, error) {
 		nodes[i] = Node{X: float64(i%cols) * dx, Y: float64(i/cols) * dy}
 	}
 	return WithinRadius(fmt.Sprintf("grid%d", n), nodes, p.Radius)
+}
+
+// generateGrid3D fills a grid in space row by row and layer by layer; the last
+// ones may stay short.
+func generateGrid3D(p GenerateParams) (*Topology, error) {
+	rows, cols, _, n, err := p.grid3DShape()
+	if err != nil {
+		return nil, err
+	}
+	nodes := make([]Node, n)
+	for i := range nodes {
+		layer, in := i/(rows*cols), i%(rows*cols)
+		nodes[i] = Node{X: float64(in%cols) * p.Step, Y: float64(in/cols) * p.Step, Z: float64(layer) * p.Step}
+	}
+	return WithinRadius(fmt.Sprintf("grid3d%d", n), nodes, p.Radius)
 }

@@ -20,6 +20,21 @@ func generateLine(p GenerateParams) (*Topology, error) {
 	return New(fmt.Sprintf("line%d", p.Nodes), nodes, links)
 }
 
+// generateLShape joins 0-1-2-..., step metres apart: along x to the middle
+// node, from there at a right angle along y.
+func generateLShape(p GenerateParams) (*Topology, error) {
+	nodes := make([]Node, p.Nodes)
+	var links []Link
+	corner := p.Nodes / 2
+	for i := range nodes {
+		nodes[i] = Node{X: float64(min(i, corner)) * p.Step, Y: float64(max(0, i-corner)) * p.Step}
+		if i > 0 {
+			links = append(links, Link{A: core.NodeID(i - 1), B: core.NodeID(i)})
+		}
+	}
+	return New(fmt.Sprintf("lshape%d", p.Nodes), nodes, links)
+}
+
 // circle places n nodes step metres apart on a circle whose lower left tangent
 // is the origin.
 func circle(n int, step float64) []Node {

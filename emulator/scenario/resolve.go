@@ -263,7 +263,7 @@ func (s *Spec) topologyName() string {
 // the user gave and that stands first in the text, or the one given.
 func (r *resolver) culprit(key, text string) string {
 	best := len(text)
-	for _, name := range []string{"nodes", "area", "radius", "rows", "cols", "step", "rooms", "min-spacing", "survivable", "rtt-nodes", "rtt-scale", "topology-format"} {
+	for _, name := range []string{"nodes", "area", "radius", "rows", "cols", "layers", "step", "rooms", "min-spacing", "survivable", "rtt-nodes", "rtt-scale", "topology-format"} {
 		if at := wordIndex(text, name); at >= 0 && at < best && r.origin.has(name) {
 			best, key = at, name
 		}
@@ -340,13 +340,16 @@ func (r *resolver) generate() (*topologies.Topology, error) {
 			p.Step = s.Step
 		}
 		byCount = p.Rows == 0 || p.Cols == 0
-	case topologies.Line, topologies.Ring, topologies.Full:
+	case topologies.Grid3D:
+		p.Rows, p.Cols, p.Layers = s.Rows, s.Cols, s.Layers
+		byCount = p.Rows == 0 || p.Cols == 0 || p.Layers == 0
+	case topologies.Line, topologies.LShape, topologies.Ring, topologies.Full:
 	}
 	if byCount || r.origin.has("nodes") {
 		p.Nodes = s.Nodes
 	}
-	if p.Nodes > MaxNodes || p.Rows*p.Cols > MaxNodes {
-		return nil, fmt.Errorf("%d nodes: want at most %d", max(p.Nodes, p.Rows*p.Cols), MaxNodes)
+	if cells := p.Rows * p.Cols * max(1, p.Layers); p.Nodes > MaxNodes || cells > MaxNodes {
+		return nil, fmt.Errorf("%d nodes: want at most %d", max(p.Nodes, cells), MaxNodes)
 	}
 	return topologies.Generate(p, s.Seed)
 }

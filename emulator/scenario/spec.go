@@ -27,6 +27,7 @@ type Spec struct {
 	Area           Area
 	Radius         float64
 	Rows, Cols     int
+	Layers         int
 	Step           float64
 	Rooms          []string // "x,y,w,h:count"
 	MinSpacing     float64

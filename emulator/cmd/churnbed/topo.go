@@ -75,8 +75,9 @@ func generateFlags() []cli.Flag {
 		&cli.StringFlag{Name: "area", Usage: "`WxH` in metres (15x15)"},
 		radiusFlag(),
 		seedFlag(),
-		&cli.IntFlag{Name: "rows", Usage: "`ROWS` of a grid"},
-		&cli.IntFlag{Name: "cols", Usage: "`COLUMNS` of a grid"},
+		&cli.IntFlag{Name: "rows", Usage: "`ROWS` of a grid or grid3d"},
+		&cli.IntFlag{Name: "cols", Usage: "`COLUMNS` of a grid or grid3d"},
+		&cli.IntFlag{Name: "layers", Usage: "`LAYERS` of a grid3d"},
 		&cli.Float64Flag{Name: "step", Usage: "`METRES` between neighbours of a grid, line or ring"},
 		&cli.GenericFlag{Name: "rooms", Value: &roomList{}, Usage: "a room `X,Y,W,H:COUNT` of a cluster (again for more, or separated by ;)"},
 		&cli.Float64Flag{Name: "min-spacing", Usage: "least distance of two nodes, `METRES`"},
@@ -146,6 +147,7 @@ func generateParams(c *cli.Context) (topologies.GenerateParams, error) {
 		Radius:     c.Float64("radius"),
 		Rows:       c.Int("rows"),
 		Cols:       c.Int("cols"),
+		Layers:     c.Int("layers"),
 		Step:       c.Float64("step"),
 		MinSpacing: c.Float64("min-spacing"),
 		Survivable: c.Bool("survivable"),
@@ -159,7 +161,7 @@ func generateParams(c *cli.Context) (topologies.GenerateParams, error) {
 			return p, fmt.Errorf("%s %v: want metres above 0", name, c.Float64(name))
 		}
 	}
-	for _, name := range []string{"nodes", "rows", "cols"} {
+	for _, name := range []string{"nodes", "rows", "cols", "layers"} {
 		if c.IsSet(name) && c.Int(name) < 1 {
 			return p, fmt.Errorf("%s %d: want 1 or more", name, c.Int(name))
 		}
@@ -259,7 +261,7 @@ func topoGen(c *cli.Context) error {
 		return usageError(fmt.Errorf("argument %q: topo gen takes flags only; flags come before arguments", c.Args().First()))
 	}
 	if !c.IsSet("topology") {
-		return usageError(errors.New("--topology is missing: want one of random, grid, cluster, line, ring, full"))
+		return usageError(errors.New("--topology is missing: want one of random, grid, grid3d, cluster, line, lshape, ring, full"))
 	}
 	p, err := generateParams(c)
 	if err != nil {
@@ -288,7 +290,7 @@ func topoInput(c *cli.Context) (*topologies.Topology, error) {
 	case c.NArg() == 1 && c.IsSet("topology"):
 		return nil, fmt.Errorf("both file %s and --topology: give one of them", c.Args().First())
 	case c.NArg() == 1:
-		for _, name := range []string{"area", "rows", "cols", "step", "rooms", "min-spacing", "survivable"} {
+		for _, name := range []string{"area", "rows", "cols", "layers", "step", "rooms", "min-spacing", "survivable"} {
 			if c.IsSet(name) {
 				return nil, fmt.Errorf("--%s is for --topology, not for a file", name)
 			}
