@@ -206,6 +206,7 @@ func (m *Machine) askWith(now core.Instant, k core.NodeID, plain *wire.Request, 
 	}
 	p.asked, p.pending, p.hearing = true, true, part{}
 	m.nPending++
+	m.need(k)
 	if p.gone {
 		m.suspect(now, core.Peer{ID: k, Inc: p.life})
 	}

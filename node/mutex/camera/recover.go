@@ -109,6 +109,7 @@ func (m *Machine) onRecovered(now core.Instant, q core.Peer, current bool, msg *
 			continue // over
 		}
 		m.rec.Raise(r)
+		m.need(j.ID)
 		switch {
 		case m.st == mutex.Wait && m.has(OwnRecords): // H9
 			m.ask(now, j, out)
