@@ -66,6 +66,7 @@ type Spec struct {
 	TokenPlacement   string // "first" or ids
 	TreeChoice       string
 	SuspicionWait    time.Duration
+	NUpperFrom       string
 	SlowPath         string
 	TreeFailures     int
 	ProbeTimeout     time.Duration
