@@ -1,0 +1,68 @@
+package simulate_test
+
+import (
+	"testing"
+
+	"churnbed/emulator/scenario"
+	"churnbed/results"
+)
+
+// comesh runs a committed scenario with k-groups and judges it: whatever the
+// flags, nothing may be violated.
+func comesh(t testing.TB, name string, flags ...string) *results.Summary {
+	t.Helper()
+	var set []scenario.Setting
+	for i := 0; i < len(flags); i += 2 {
+		set = append(set, scenario.Setting{Key: flags[i], Value: flags[i+1]})
+	}
+	r, _ := run(t, resolve(t, name, set...))
+	opened, err := results.Open(r.Dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, v, err := results.Judge(opened)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.Verdict != results.VerdictOK || v.GroupCount > 0 || s.Groups == nil {
+		t.Fatalf("%v: verdict %s, %+v", flags, s.Verdict, v.Groups)
+	}
+	return s
+}
+
+// TestBandwidth: what a node sends by groups and by the hub, monitoring and
+// membership included. The hub's grows with the devices, a smart node's only
+// with what it manages: at 20 routines at least ten times less, and hardly
+// more with four times the routines.
+func TestBandwidth(t *testing.T) {
+	bytes := func(algorithm, routines string) float64 {
+		g := comesh(t, "comesh250.yaml", "algorithm", algorithm, "routines", routines, "routine-every", "10s", "duration", "1m", "fault", "at 59s trigger 0").Groups
+		return float64(g.Foreground.Mean + g.Background.Mean)
+	}
+	groups, hub := bytes("comesh", "20"), bytes("hub", "20")
+	if hub < 10*groups {
+		t.Errorf("20 routines: %.0f bytes/s a node by groups, %.0f by the hub: want ten times less", groups, hub)
+	}
+	few := bytes("comesh", "5")
+	if groups > 1.5*few {
+		t.Errorf("%.0f bytes/s a node at 5 routines, %.0f at 20: want hardly more", few, groups)
+	}
+	t.Logf("bytes/s a node: groups %.0f at 5 routines, %.0f at 20; hub %.0f", few, groups, hub)
+}
+
+// TestGroupsUnderChurn: 40 % of the smart nodes fail within the first two
+// minutes of a run that ends after three.
+func TestGroupsUnderChurn(t *testing.T) {
+	g := comesh(t, "comesh250.yaml", "duration", "3m", "fault", "from 20s to 120s churn 40% of tag:smart restart after 10s").Groups
+	if g.Executed < 1000 || g.Elections < 20 || g.Migrations < 20 {
+		t.Errorf("%d executions, %d elections, %d migrations: want at least 1000, 20 and 20", g.Executed, g.Elections, g.Migrations)
+	}
+}
+
+// BenchmarkGroups simulates ten seconds of 1,000 devices.
+func BenchmarkGroups(b *testing.B) {
+	for b.Loop() {
+		run(b, resolve(b, "comesh250.yaml", scenario.Setting{Key: "nodes", Value: "1000"}, scenario.Setting{Key: "area", Value: "30x30"},
+			scenario.Setting{Key: "duration", Value: "10s"}, scenario.Setting{Key: "fault", Value: "at 9s trigger 0"}))
+	}
+}
