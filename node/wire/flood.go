@@ -6,7 +6,7 @@ import (
 	"churnbed/node/core"
 )
 
-// Flooded messages: kinds 120 to 127.
+// Flooded messages: kind 120.
 //
 //	FLOOD      uvarint sequence (not 0), via node, byte kind, the message
 //

@@ -7,7 +7,7 @@ import (
 )
 
 // Messages of the token algorithms (node/mutex/naimitrehel, bv95 and fairk):
-// kinds 112 to 127. Each names the request it is about, so that a repeated
+// kinds 112 to 115. Each names the request it is about, so that a repeated
 // message is known for one.
 //
 //	TOKEN            request slot loads

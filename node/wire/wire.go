@@ -87,7 +87,9 @@ type kind struct {
 }
 
 var kinds = func() (t [256]*kind) {
-	for _, set := range [][]kind{membershipKinds, sizeKinds, mutexKinds, treeKinds, tokenKinds, floodKinds, probeKinds, localKinds, groupKinds} {
+	for _, set := range [][]kind{
+		membershipKinds, mutexKinds, treeKinds, tokenKinds, ringKinds, deliverKind, floodKinds, probeKinds, localKinds, groupKinds,
+	} {
 		for _, k := range set {
 			if t[k.id] != nil {
 				panic(fmt.Sprintf("wire: kind %d is defined twice", k.id))
