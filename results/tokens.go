@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"churnbed/node/core"
+	"churnbed/node/eventlog"
 	"churnbed/node/mutex"
 )
 
@@ -73,6 +74,7 @@ type tokenLine struct {
 	order uint64
 	req   core.RequestID // zero: none
 	peer  core.NodeID
+	again bool // may have been told by another node
 }
 
 func (l *tokenLine) place() LogLine { return LogLine{logName(l.node), l.no} }
@@ -131,6 +133,7 @@ func (h *history) token(n *nodeHistory, l *Line) {
 	if e.Peer != nil {
 		t.peer = core.NodeID(*e.Peer)
 	}
+	t.again = e.Text == eventlog.Again
 	h.tokens.lines = append(h.tokens.lines, t)
 }
 
@@ -245,6 +248,7 @@ func (v *Verdict) judgeTokens(h *history) {
 	j.role = chain{name: "the coordinator's role", rule: RuleCoordinator}
 	// What happens at one instant may follow in any order of the lines.
 	slices.SortStableFunc(lines, func(a, b tokenLine) int { return cmp.Compare(a.t, b.t) })
+	lines = once(lines)
 	for len(lines) > 0 {
 		n := 1
 		for n < len(lines) && lines[n].t == lines[0].t {
@@ -260,6 +264,33 @@ func (v *Verdict) judgeTokens(h *history) {
 	if len(j.promised) > 0 || j.role.began {
 		j.atEnd(&j.role)
 	}
+}
+
+// once leaves out what was told before, where who acts for a failed node told
+// it again, or that node did when it woke. Each of these happens once a
+// request.
+func once(lines []tokenLine) []tokenLine {
+	type event struct {
+		what mutex.FactKind
+		slot int
+		req  core.RequestID
+	}
+	again := map[event]bool{}
+	for i := range lines {
+		if l := &lines[i]; l.again {
+			again[event{l.what, l.slot, l.req}] = true
+		}
+	}
+	told := map[event]bool{}
+	return slices.DeleteFunc(lines, func(l tokenLine) bool {
+		e := event{l.what, l.slot, l.req}
+		if !again[e] {
+			return false
+		}
+		was := told[e]
+		told[e] = true
+		return was
+	})
 }
 
 // fault notes a breach.

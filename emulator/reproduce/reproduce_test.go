@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"flag"
-	"maps"
 	"math"
 	"os"
 	"path/filepath"
@@ -44,10 +43,6 @@ func named(t *testing.T, name string) *reproduce.Sweep {
 func tiny(s *reproduce.Sweep) *reproduce.Sweep {
 	small := *s
 	small.Points = nil
-	if s.Scenario["settle"] != "" {
-		small.Scenario = maps.Clone(s.Scenario)
-		small.Scenario["duration"], small.Scenario["settle"] = "1500s", "300s"
-	}
 	for _, p := range s.Points[:min(2, len(s.Points))] {
 		p.Mesh = min(p.Mesh, 32)
 		small.Points = append(small.Points, p)

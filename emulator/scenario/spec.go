@@ -64,9 +64,11 @@ type Spec struct {
 	NUpper           int
 	K                int
 	TokenPlacement   string // "first" or ids
+	Replicas         int
+	RingPeriod       time.Duration
+	RingQuorum       int
 	TreeChoice       string
 	SuspicionWait    time.Duration
-	NUpperFrom       string
 	SlowPath         string
 	TreeFailures     int
 	ProbeTimeout     time.Duration

@@ -5,6 +5,7 @@ import (
 
 	"churnbed/node/core"
 	"churnbed/node/mutex/catalog"
+	"churnbed/node/wire"
 )
 
 // tokenAlgorithms keep tokens where the scenario says; their set of nodes is
@@ -23,6 +24,7 @@ func (r *resolver) fixedMembership() {
 // tokens checks the keys of token algorithms and places the tokens.
 func (r *resolver) tokens() {
 	s := &r.spec
+	r.ring()
 	if !slices.Contains(tokenAlgorithms, s.Algorithm) {
 		if s.K > 1 {
 			r.bad("k", "%d: algorithm %s lets in one at a time", s.K, s.Algorithm)
@@ -63,4 +65,28 @@ func (r *resolver) tokens() {
 		}
 	}
 	r.algorithm.Placement, r.algorithm.TreeChoice = at, s.TreeChoice
+}
+
+// ring checks the keys of fault tolerance.
+func (r *resolver) ring() {
+	s := &r.spec
+	if s.Replicas == 0 {
+		return
+	}
+	n := len(r.top.Nodes)
+	switch {
+	case s.Algorithm != "fairk":
+		r.bad("replicas", "%d: algorithm %s keeps none; it is fairk that does", s.Replicas, s.Algorithm)
+	case s.Replicas >= n:
+		r.bad("replicas", "%d: want fewer than the %d nodes", s.Replicas, n)
+	case n > wire.MaxRing:
+		r.bad("replicas", "%d nodes: the state of a node fits a frame for up to %d", n, wire.MaxRing)
+	case s.RingQuorum > n:
+		r.bad("ring-quorum", "%d: there are %d nodes", s.RingQuorum, n)
+	case s.Membership != "static":
+		r.bad("replicas", "membership %s: want static; the ring finds failures itself", s.Membership)
+	case s.DownAtStart != "none":
+		r.bad("replicas", "down-at-start %s: want none; all nodes must run from the start", s.DownAtStart)
+	}
+	r.algorithm.Replicas, r.algorithm.RingPeriod, r.algorithm.RingQuorum = s.Replicas, s.RingPeriod, s.RingQuorum
 }

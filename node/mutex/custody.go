@@ -34,6 +34,8 @@ type Fact struct {
 	Order uint64         // of a promise: by the coordinators' count
 	For   core.RequestID // the request that the token serves, or the coordinator follows
 	Peer  core.NodeID    // of a taken-over id
+	// Again: told by who acts for a failed node, which may have told it before.
+	Again bool
 }
 
 // FactKind says what happened.

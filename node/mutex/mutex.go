@@ -57,15 +57,15 @@ type (
 	// (ALGORITHMS 2.4): a request in progress or held is given up, and the
 	// node goes on under the higher incarnation.
 	Fence struct{ Inc core.Incarnation }
-	// Bound tells that at most so many nodes take part, itself included: what a
-	// size estimator says. Algorithms that need no bound ignore it.
-	Bound struct{ Nodes int }
 	// LinkUp tells that the node has a link to a neighbour now, LinkDown that
 	// the link is gone. Algorithms that ask others over routes ignore both. A
 	// node is told before it is given a message that came over the link later.
 	LinkUp struct{ Peer core.NodeID }
 	// LinkDown is the end of what LinkUp began.
 	LinkDown struct{ Peer core.NodeID }
+	// Leave tells that the node is about to end and will not ask again (state
+	// None only).
+	Leave struct{}
 	// Tick tells that Deadline was reached.
 	Tick struct{}
 )
@@ -78,9 +78,9 @@ func (MemberUp) input()        {}
 func (MemberSuspected) input() {}
 func (MemberDown) input()      {}
 func (Fence) input()           {}
-func (Bound) input()           {}
 func (LinkUp) input()          {}
 func (LinkDown) input()        {}
+func (Leave) input()           {}
 func (Tick) input()            {}
 
 // Effects collects what one Step asks of the owner, in order. The owner logs
@@ -96,6 +96,9 @@ type Effects struct {
 	Learned []core.Peer
 	// Forget lists peers to whom nothing more is to be retransmitted.
 	Forget []core.NodeID
+	// Failed and Returned list peers that the algorithm itself went on without,
+	// or takes part again with: for the event log.
+	Failed, Returned []core.Peer
 	// Facts are events in the lives of tokens, for the event log.
 	Facts []Fact
 	// Notes are free-form facts for the event log ("amnesiac", "recovered").
@@ -106,6 +109,7 @@ type Effects struct {
 func (e *Effects) Reset() {
 	clear(e.Sends)
 	e.Sends, e.Granted, e.Given = e.Sends[:0], false, core.RequestID{}
+	e.Failed, e.Returned = e.Failed[:0], e.Returned[:0]
 	e.Learned, e.Forget, e.Facts, e.Notes = e.Learned[:0], e.Forget[:0], e.Facts[:0], e.Notes[:0]
 }
 

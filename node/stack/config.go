@@ -51,16 +51,18 @@ type Algorithm struct {
 	// NUpper is the upper bound on the number of nodes that take part at a
 	// time (camera); 0 = Config.Nodes.
 	NUpper int `json:"n_upper,omitempty"`
-	// Estimate is where the bound comes from: Configured ("" as well) is NUpper;
-	// with Gossip nodes estimate it while they run, and NUpper is the least
-	// that it may be, 0 = 1 (camera; package size).
-	Estimate string `json:"estimate,omitempty"`
 	// SuspicionWait is the further wait between a confirmed failure and the
 	// silent OK (ALGORITHMS 2.4).
 	SuspicionWait time.Duration `json:"suspicion_wait,omitempty"`
 	// Placement is who has each token of a token algorithm at the beginning
 	// (naimi-trehel, fairk, bv95); the first is root. Empty: node 0 has one.
 	Placement []core.NodeID `json:"placement,omitempty"`
+	// Replicas is how many other nodes keep the state of each (fairk), 0 for no
+	// fault tolerance; RingPeriod is the pace at which they look after each
+	// other, RingQuorum how many must agree on who takes part, 0 for a majority.
+	Replicas   int           `json:"replicas,omitempty"`
+	RingPeriod time.Duration `json:"ring_period,omitempty"`
+	RingQuorum int           `json:"ring_quorum,omitempty"`
 	// TreeChoice is how a requester picks a tree (bv95): load, random, last.
 	TreeChoice string `json:"tree_choice,omitempty"`
 	// SlowPath is SlowAuto ("" as well) or SlowOff, TreeFailures the f of the
@@ -83,12 +85,6 @@ type Algorithm struct {
 	// answered again at every exit (camera-paper only).
 	KeepDeferred bool `json:"keep_deferred,omitempty"`
 }
-
-// The values of Algorithm.Estimate.
-const (
-	Configured = "configured"
-	Gossip     = "gossip"
-)
 
 // The values of Algorithm.SlowPath.
 const (

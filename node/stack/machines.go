@@ -20,7 +20,6 @@ import (
 	"churnbed/node/mutex/catalog"
 	"churnbed/node/mutex/fairk"
 	"churnbed/node/mutex/naimitrehel"
-	"churnbed/node/size"
 	"churnbed/node/wire"
 )
 
@@ -40,8 +39,12 @@ var withSettings = map[string]func(*Config) mutex.Machine{
 	"localmutex":       func(c *Config) mutex.Machine { return newLocal(c, false) },
 	"localmutex-paper": func(c *Config) mutex.Machine { return newLocal(c, true) },
 	"camera": func(c *Config) mutex.Machine {
+		upper := c.Algorithm.NUpper
+		if upper == 0 {
+			upper = c.Nodes
+		}
 		return camera.New(c.Self, camera.Config{
-			NUpper: c.leastUpper(), Estimated: c.estimates(), SuspicionWait: c.Algorithm.SuspicionWait,
+			NUpper: upper, SuspicionWait: c.Algorithm.SuspicionWait,
 			Slow:  camera.Slow{On: c.Algorithm.SlowPath != SlowOff, Failures: c.Algorithm.TreeFailures},
 			Probe: camera.Probe{Timeout: probeTimeout(&c.Algorithm), NoDetector: c.Membership.Service == "static"},
 		})
@@ -49,7 +52,15 @@ var withSettings = map[string]func(*Config) mutex.Machine{
 	"naimi-trehel": func(c *Config) mutex.Machine {
 		return naimitrehel.New(c.Self, naimitrehel.Config{Root: c.placement()[0]})
 	},
-	"fairk": func(c *Config) mutex.Machine { return fairk.New(c.Self, fairk.Config{Placement: c.placement()}) },
+	"fairk": func(c *Config) mutex.Machine {
+		cfg := fairk.Config{Placement: c.placement()}
+		if a := &c.Algorithm; a.Replicas > 0 {
+			return fairk.NewTolerant(c.Self, fairk.TolerantConfig{
+				Config: cfg, Nodes: c.Nodes, Copies: a.Replicas, Period: a.RingPeriod, Quorum: a.RingQuorum,
+			})
+		}
+		return fairk.New(c.Self, cfg)
+	},
 	"bv95": func(c *Config) mutex.Machine {
 		return bv95.New(c.Self, bv95.Config{
 			Roots: c.placement(), Choice: bv95.Choice(c.Algorithm.TreeChoice), Rand: core.Stream(c.Seed, "tree/"+c.Self.String()),
@@ -75,26 +86,6 @@ var services = map[string]func(*Config) membership.Machine{
 	},
 }
 
-// estimates reports whether the nodes estimate how many they are. One alone
-// would wait for others.
-func (c *Config) estimates() bool { return c.Algorithm.Estimate == Gossip && c.Nodes > 1 }
-
-// leastUpper is what the bound on the number of nodes is at least.
-func (c *Config) leastUpper() int {
-	if c.estimates() {
-		return max(1, c.Algorithm.NUpper)
-	}
-	return cmp.Or(c.Algorithm.NUpper, c.Nodes)
-}
-
-// estimator makes what bounds the number of nodes.
-func (c *Config) estimator() size.Estimator {
-	if c.Algorithm.Name == "camera" && c.estimates() {
-		return size.NewGossip(c.Self, c.Seed, c.leastUpper())
-	}
-	return size.Configured(c.leastUpper())
-}
-
 // placement is who has the tokens at the beginning.
 func (c *Config) placement() []core.NodeID {
 	if len(c.Algorithm.Placement) == 0 {
@@ -117,6 +108,9 @@ func probeTimeout(a *Algorithm) time.Duration {
 func silence(c *Config) time.Duration {
 	m := &c.Membership
 	if m.Service == "static" {
+		if c.Algorithm.Replicas > 0 {
+			return fairk.StillPeriods * c.Algorithm.RingPeriod
+		}
 		return probeTimeout(&c.Algorithm)
 	}
 	if m.Service != "medley" {
@@ -145,11 +139,6 @@ func names[V any](m map[string]V) []string {
 func (c *Config) Validate() error {
 	if algorithms[c.Algorithm.Name] == nil {
 		return fmt.Errorf("algorithm %q: want %s", c.Algorithm.Name, strings.Join(Algorithms(), ", "))
-	}
-	switch c.Algorithm.Estimate {
-	case "", Configured, Gossip:
-	default:
-		return fmt.Errorf("estimate %q: want %s, %s", c.Algorithm.Estimate, Configured, Gossip)
 	}
 	if services[c.Membership.Service] == nil {
 		return fmt.Errorf("membership %q: want %s", c.Membership.Service, strings.Join(Services(), ", "))
@@ -183,6 +172,15 @@ func (c *Config) Validate() error {
 	}
 	if len(c.Algorithm.Placement) > wire.MaxTokens {
 		return fmt.Errorf("%d tokens: want at most %d", len(c.Algorithm.Placement), wire.MaxTokens)
+	}
+	switch a := &c.Algorithm; {
+	case a.Replicas == 0:
+	case a.Name != "fairk":
+		return fmt.Errorf("%d replicas: algorithm %q has none", a.Replicas, a.Name)
+	case a.Replicas < 0 || a.Replicas >= c.Nodes || c.Nodes > wire.MaxRing:
+		return fmt.Errorf("%d replicas of %d nodes: want fewer than nodes, and at most %d nodes", a.Replicas, c.Nodes, wire.MaxRing)
+	case a.RingPeriod <= 0 || a.RingQuorum < 0 || a.RingQuorum > c.Nodes:
+		return fmt.Errorf("ring of period %v and quorum %d: want a period above 0, and a quorum up to the number of nodes", a.RingPeriod, a.RingQuorum)
 	}
 	for _, n := range c.Algorithm.Placement {
 		if n < 0 || int(n) >= c.Nodes {

@@ -20,8 +20,48 @@
 // Messages of all kinds may overtake each other. They travel as core.Ordered,
 // since a newer one does not make an older one superfluous.
 //
-// The set of nodes is fixed. Without fault tolerance a dead node's tokens are
-// lost, and those behind it wait for ever; nobody is let in wrongly.
+// The set of nodes is fixed. Without fault tolerance (Machine) a dead node's
+// tokens are lost, and those behind it wait for ever; nobody is let in wrongly.
+//
+// # Fault tolerance
+//
+// Tolerant keeps the state of each id at p+1 nodes: on a circle of hashed ids
+// (Chord, SIGCOMM 2001) the first node at or after the id that takes part acts
+// for it, the p next ones have copies. A step takes effect (its messages leave,
+// its request enters) only when all copies have it. Messages that an id sent
+// are part of its state until they took effect, so who takes over sends them
+// again; names of requests make that harmless.
+//
+// Who takes part is a view: a number (the epoch that fences), the members with
+// their process starts, and for each id which state is the last. Views follow
+// each other by agreement of a quorum (Paxos with the view's number as ballot):
+// CLAIM asks for the promise to take no part in older views, and what states
+// there are; VIEW is in effect once a quorum has accepted it. A node that
+// promised takes part in nothing, so
+//
+//   - what took effect before is known to every copy keeper that promised: the
+//     new view goes on from the newest state among the promises. One of them
+//     having promised also keeps whoever acted for the id from doing more, be
+//     it dead, slow, stopped or cut off: no token is there twice, with no
+//     assumption about time;
+//   - a view of which a quorum knows nothing never was in effect.
+//
+// A restarted process has forgotten its promises. It promises nothing that
+// counts until a view that has it as a member is in effect; promises and votes
+// of a process start are void for whoever knows of a later one, and views that
+// do not know of it are refused.
+//
+// Where none of an id's p+1 nodes promises, its state is lost, or is
+// with nodes that are cut off. Those stop by themselves: a node acts only while
+// a quorum has answered within the last 30 periods as one in the same view.
+// After so long a view follows in which all begins anew: who is in the critical
+// section has a token, the others are dealt out. Only this rests on time, on
+// clocks of about the same pace; instants are not compared between nodes.
+//
+// Nodes find failures themselves: they ask their successors every period, and
+// everyone once in ten. Silence for six periods is a suspicion. The first
+// node that is not suspected begins a new view; several may, the ballots
+// decide.
 //
 // The owner serialises all calls.
 package fairk
@@ -73,7 +113,7 @@ func (x *Machine) Step(_ core.Instant, in mutex.Input, out *mutex.Effects) {
 			out.Given = x.m.cur
 			x.m.giveUp(&o)
 		}
-	case mutex.MemberUp, mutex.MemberDown, mutex.MemberSuspected, mutex.Tick:
+	case mutex.MemberUp, mutex.MemberDown, mutex.MemberSuspected, mutex.LinkUp, mutex.LinkDown, mutex.Leave, mutex.Tick:
 	}
 	for _, s := range o.sends {
 		out.Send(s.to, s.msg, core.Ordered)

@@ -87,7 +87,12 @@ func newMember(id core.NodeID, placement []core.NodeID, noIDs, restarted bool, o
 // enter asks for the critical section on behalf of the life inc of the node.
 func (m *member) enter(inc core.Incarnation, out *output) {
 	m.clk++
-	m.st, m.cur = mutex.Wait, core.RequestID{Node: m.id, Inc: inc, TS: m.clk}
+	m.enterAs(core.RequestID{Node: m.id, Inc: inc, TS: m.clk}, out)
+}
+
+// enterAs is enter with the request r, newer than all before.
+func (m *member) enterAs(r core.RequestID, out *output) {
+	m.st, m.cur = mutex.Wait, r
 	switch {
 	case m.token:
 		// An idle token serves without a message. The id stays the tail of
