@@ -148,7 +148,7 @@ func plan(s *reproduce.Sweep, opt Options) (tasks []*task, notes []string, err e
 				notes = append(notes, fmt.Sprintf("%s is left out: the simulator alone has %s", l.Name, why))
 				break
 			}
-			if sc.Spec.TopologyFile == "" {
+			if sc.Spec.TopologyFile == "" && s.Keys(p, l)["topology"] == "" {
 				generated[p.Mesh] = true
 			}
 			want, err := opt.Data.Reference(s, l, p.X)
@@ -261,7 +261,9 @@ func (o *Options) manifest(sc *scenario.Scenario) *results.Manifest {
 func resolve(s *reproduce.Sweep, p *reproduce.Point, l *reproduce.Series, opt Options, seed uint64) (*scenario.Scenario, error) {
 	keys := s.Keys(p, l)
 	keys["name"], keys["seed"] = s.Name, strconv.FormatUint(seed, 10)
-	if file := opt.Data.Topology(p.Mesh); file != "" {
+	if keys["topology"] != "" {
+		keys["nodes"] = strconv.Itoa(p.Mesh)
+	} else if file := opt.Data.Topology(p.Mesh); file != "" {
 		keys["topology-file"] = file
 	} else {
 		side := strconv.FormatFloat(density(p.Mesh), 'g', 4, 64)

@@ -11,7 +11,8 @@
 //	rounds        of list-sizes: protocol periods of 2 s
 //	scenario      scenario keys of every run
 //	sweep         points: x, mesh (nodes: the published topology of that
-//	              size, else a random mesh of its density), set (keys), trials
+//	              size, else a random mesh of its density, unless the
+//	              keys name a topology), set (keys), trials
 //	series        lines: name, set (keys, above those of the point), trials,
 //	              ours (not an imitation: shown, but not part of the verdict),
 //	              figure (of a metric with several), and what it is held against:

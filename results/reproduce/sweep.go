@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
+	"math"
 	"path"
 	"slices"
 	"strconv"
@@ -78,6 +79,22 @@ var metrics = map[string]func(*results.Trial) float64{
 	"wait-by-nodes":      func(t *results.Trial) float64 { return waitMean(t) / float64(t.Nodes) / 1e3 },
 	"max-concurrent":     func(t *results.Trial) float64 { return float64(t.MaxConcurrent) },
 	"bytes-per-cs":       func(t *results.Trial) float64 { return float64(t.Bytes) / float64(t.Served) },
+
+	"lock-mean":     local(func(l *results.Local) float64 { return float64(l.LockMS.Mean) }),
+	"tries-mean":    local(func(l *results.Local) float64 { return float64(l.TriesMean) }),
+	"state-bytes":   local(func(l *results.Local) float64 { return float64(l.StateBytesMax) }),
+	"message-bytes": local(func(l *results.Local) float64 { return float64(l.MessageBytesMax) }),
+	"in-flight":     local(func(l *results.Local) float64 { return float64(l.InFlightPerLink) }),
+}
+
+// local computes a metric of neighbourhood locks.
+func local(of func(*results.Local) float64) func(*results.Trial) float64 {
+	return func(t *results.Trial) float64 {
+		if t.Summary == nil || t.Summary.Local == nil {
+			return math.NaN()
+		}
+		return of(t.Summary.Local)
+	}
 }
 
 func waitMean(t *results.Trial) float64 {
@@ -90,7 +107,9 @@ func waitMean(t *results.Trial) float64 {
 
 // Metrics lists the metrics: mean wait in ms; the same divided by requests or
 // nodes, in s; most nodes in the critical section at once; bytes of the
-// algorithm an entry; sizes of membership lists.
+// algorithm an entry; sizes of membership lists; of localmutex the mean time
+// that a lock takes in ms, competitions a lock, bytes of the largest state and
+// message, and most messages under way on a link.
 func Metrics() []string { return append(slices.Sorted(maps.Keys(metrics)), ListSizes) }
 
 // Load reads all sweeps of a file system, in the order in which they are
