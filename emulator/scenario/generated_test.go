@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"flag"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -12,7 +13,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-var update = flag.Bool("update", false, "rewrite README.md and the schema from the table of keys")
+var update = flag.Bool("update", false, "rewrite README.md, the schema and the examples from the table of keys")
 
 const schemaFile = "schema/scenario.schema.json"
 
@@ -36,6 +37,38 @@ func TestReadmeTableIsCurrent(t *testing.T) {
 		t.Fatalf("%s lacks %q or %q", file, begin, end)
 	}
 	same(t, file, []byte(before+begin+"\n"+MarkdownTable()+"\n"+end+after))
+}
+
+// The commented examples are what `churnbed scenario new` writes, with the way
+// to the schema.
+func TestExamplesAreCurrent(t *testing.T) {
+	const dir, schema = "../../workloads/scenarios/examples", "$schema=../../../emulator/scenario/" + schemaFile
+	known := map[string]bool{}
+	for _, algorithm := range keyByName("algorithm").Allowed {
+		text, err := Template(algorithm, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		known[algorithm+".yaml"] = true
+		file := filepath.Join(dir, algorithm+".yaml")
+		same(t, file, bytes.Replace(text, []byte("$schema=scenario.schema.json"), []byte(schema), 1))
+		spec, origin, err := Load(file, nil)
+		if err == nil {
+			_, err = Resolve(spec, origin)
+		}
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	files, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range files {
+		if !known[f.Name()] {
+			t.Errorf("%s is an example of no algorithm", f.Name())
+		}
+	}
 }
 
 // same compares a committed file with what the table of keys makes of it.

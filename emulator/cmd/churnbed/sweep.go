@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -42,7 +43,8 @@ func sweepCommand() *cli.Command {
 			"runs with the seeds seed to seed+trials-1. Runs that are finished are kept: the same command takes an\n" +
 			"interrupted sweep up again, and one with more trials adds them. Every cell is a trial set for `compare`.\n" +
 			"In the simulator cells run over all cores; real ones one at a time, so that they do not disturb each\n" +
-			"other's times. Ends with a table, table.csv, table.json and plots in the directory. Exit status: 1 where\n" +
+			"other's times, or --parallel at a time where the host has the cores: what did not stay faithful beside\n" +
+			"others is then run again alone. Ends with a table, table.csv, table.json and plots in the directory. Exit status: 1 where\n" +
 			"a run failed a check.",
 		Flags: []cli.Flag{
 			set.flag(),
@@ -211,6 +213,7 @@ func runCells(ctx context.Context, s *scenario.Sweep, runs []sweepRun, opt *swee
 		bar = trialBar(len(runs), opt.runOptions)
 	}
 	var mu sync.Mutex
+	var disturbed []int // real runs that came out unfaithful beside others
 	group, gctx := errgroup.WithContext(ctx)
 	group.SetLimit(parallel)
 	for i := range runs {
@@ -228,20 +231,29 @@ func runCells(ctx context.Context, s *scenario.Sweep, runs []sweepRun, opt *swee
 				return usageError(fmt.Errorf("cell %s, seed %d: %w", s.Name(*r.cell), r.seed, err))
 			}
 			bad, was := false, finished(r)
+			again := false
 			if was == nil {
 				bad, err = runCell(gctx, s, r, i, len(runs), opt)
 				if err != nil {
 					return fmt.Errorf("cell %s, seed %d: %w", s.Name(*r.cell), r.seed, err)
 				}
+				if opt.engine == "run" && parallel > 1 {
+					now := finished(r)
+					again = now != nil && now.Fidelity.Verdict == results.Unfaithful
+				}
 			} else {
 				bad = was.Failed()
 			}
-			r.sc = nil // large
 			mu.Lock()
 			defer mu.Unlock()
 			if was != nil {
 				kept++
 			}
+			if again {
+				disturbed = append(disturbed, i)
+				return nil
+			}
+			r.sc = nil // large
 			failed = failed || bad
 			if bar != nil {
 				_ = bar.Add(1)
@@ -252,6 +264,18 @@ func runCells(ctx context.Context, s *scenario.Sweep, runs []sweepRun, opt *swee
 	err = group.Wait()
 	if bar != nil {
 		_ = bar.Finish()
+	}
+	slices.Sort(disturbed)
+	for _, i := range disturbed {
+		if err != nil {
+			break
+		}
+		if !opt.quiet {
+			fmt.Fprint(opt.stderr, "not faithful beside others, again alone: ")
+		}
+		var bad bool
+		bad, err = runCell(ctx, s, &runs[i], i, len(runs), opt)
+		failed = failed || bad
 	}
 	return kept, failed, err
 }
