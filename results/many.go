@@ -2,7 +2,6 @@ package results
 
 import (
 	"cmp"
-	"math"
 	"slices"
 
 	"gonum.org/v1/gonum/stat"
@@ -88,44 +87,58 @@ type Fairness struct {
 
 // fairness computes Fairness of the requests that were asked at from or later.
 func fairness(requests []*Request, k int, from int64) Fairness {
-	waits := map[core.NodeID][]float64{}
-	entries := map[core.NodeID]float64{}
-	var all []float64
+	u := Unknown()
+	f := Fairness{K: k, MTTTMS: u, MaxMS: u, SpreadMaxMS: u, SpreadMeanMS: u, SpreadMinMS: u, Jain: u}
+	nodes := waitsByNode(requests, from)
+	total, longest, sum, squares := 0.0, 0.0, 0.0, 0.0
+	var spreads []float64
+	for _, n := range nodes {
+		entries := float64(n.Entries)
+		sum += entries
+		squares += entries * entries
+		if n.Entries == 0 {
+			continue
+		}
+		total += entries * n.MeanMS
+		longest = max(longest, n.MaxMS)
+		spreads = append(spreads, n.MaxMS-n.MeanMS)
+	}
+	f.Nodes = len(spreads)
+	if len(spreads) == 0 {
+		return f
+	}
+	f.MTTTMS, f.MaxMS = Number(total/sum), Number(longest)
+	f.SpreadMinMS, f.SpreadMaxMS = Number(slices.Min(spreads)), Number(slices.Max(spreads))
+	f.SpreadMeanMS = Number(stat.Mean(spreads, nil))
+	f.Jain = Number(sum * sum / (float64(len(nodes)) * squares))
+	return f
+}
+
+// NodeWaits are the waits of the requests of one node that entered, ms; mean
+// and longest are 0 where none did.
+type NodeWaits struct {
+	Node          core.NodeID
+	Entries       int
+	MeanMS, MaxMS float64
+}
+
+// waitsByNode gives the nodes that asked at from or later, ascending.
+func waitsByNode(requests []*Request, from int64) []NodeWaits {
+	var nodes []NodeWaits
 	for _, q := range requests {
 		if q.Asked < from {
 			continue
 		}
-		if _, asked := entries[q.Node]; !asked {
-			entries[q.Node] = 0
+		i, ok := slices.BinarySearchFunc(nodes, q.Node, func(n NodeWaits, id core.NodeID) int { return cmp.Compare(n.Node, id) })
+		if !ok {
+			nodes = slices.Insert(nodes, i, NodeWaits{Node: q.Node})
 		}
-		if !q.Entered {
-			continue
+		if n := &nodes[i]; q.Entered {
+			w := float64(q.Enter-q.Asked) / 1e6
+			n.Entries++
+			n.MeanMS += (w - n.MeanMS) / float64(n.Entries)
+			n.MaxMS = max(n.MaxMS, w)
 		}
-		w := float64(q.Enter-q.Asked) / 1e6
-		waits[q.Node] = append(waits[q.Node], w)
-		all = append(all, w)
-		entries[q.Node]++
 	}
-	u := Unknown()
-	f := Fairness{K: k, MTTTMS: u, MaxMS: u, SpreadMaxMS: u, SpreadMeanMS: u, SpreadMinMS: u, Jain: u, Nodes: len(waits)}
-	if len(all) == 0 {
-		return f
-	}
-	f.MTTTMS, f.MaxMS = Number(stat.Mean(all, nil)), Number(slices.Max(all))
-	var spreads []float64
-	for _, w := range waits {
-		spreads = append(spreads, slices.Max(w)-stat.Mean(w, nil))
-	}
-	slices.Sort(spreads) // the sum must not depend on the order of a map
-	f.SpreadMinMS, f.SpreadMaxMS = Number(spreads[0]), Number(spreads[len(spreads)-1])
-	f.SpreadMeanMS = Number(stat.Mean(spreads, nil))
-	sum, squares := 0.0, 0.0
-	for _, n := range entries {
-		sum += n
-		squares += n * n
-	}
-	if squares > 0 && !math.IsInf(squares, 0) {
-		f.Jain = Number(sum * sum / (float64(len(entries)) * squares))
-	}
-	return f
+	return nodes
 }

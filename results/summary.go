@@ -173,6 +173,9 @@ func (h *history) countLinks() error {
 	})
 }
 
+// settled is the instant from which fairness counts.
+func (h *history) settled() int64 { return h.epoch + int64(h.run.Manifest.SettleMS*1e6) }
+
 func (h *history) summary(v *Verdict) *Summary {
 	m, x := &h.run.Manifest, &h.metrics
 	d := h.delays()
@@ -192,7 +195,7 @@ func (h *history) summary(v *Verdict) *Summary {
 		},
 		WaitMS: distribution(d.wait), ClientMS: distribution(d.client), SyncMS: distribution(d.sync),
 		Messages: x.messages(v.Served),
-		Fairness: fairness(h.requests, v.Holders, h.epoch+int64(m.SettleMS*1e6)),
+		Fairness: fairness(h.requests, v.Holders, h.settled()),
 		Churn:    Churn{x.kills, x.restarts, x.pauses, x.leaves, x.joins, x.hit},
 		Membership: MembershipStats{
 			SizeMean: ratio(x.sizeArea, x.sizeTime), SizeMin: Unknown(),

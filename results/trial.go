@@ -35,6 +35,9 @@ type Trial struct {
 	WaitsMS  []float64 `json:"waits_ms"`            // request to enter, one a served request
 	ClientMS []float64 `json:"client_ms,omitempty"` // waits without contention
 	SyncMS   []float64 `json:"sync_ms,omitempty"`   // exit to the enter of the next already waiting
+	// ByNode are the waits that count for fairness, of a run of ours; they are
+	// not stored.
+	ByNode []NodeWaits `json:"-"`
 
 	E2EMessages Number `json:"e2e_messages"` // of the algorithm, end to end
 	H2HMessages Number `json:"h2h_messages"` // of the algorithm, hop to hop
@@ -109,7 +112,7 @@ func TrialOf(r *Run) (*Trial, error) {
 	s, d := h.summary(v), h.delays()
 	t := &Trial{
 		Seed: r.Manifest.Seed, From: r.Dir, Nodes: r.Manifest.Nodes, Requesters: d.requesters, Issued: v.Issued, Served: v.Served,
-		WaitsMS: d.wait, ClientMS: d.client, SyncMS: d.sync,
+		WaitsMS: d.wait, ClientMS: d.client, SyncMS: d.sync, ByNode: waitsByNode(h.requests, h.settled()),
 		E2EMessages: Number(s.Messages.E2EMutex), H2HMessages: s.Messages.H2HMutex, Bytes: Number(s.Messages.BytesMutex),
 		Violations: Number(s.Safety.Violations), MaxConcurrent: Number(s.Safety.MaxConcurrent),
 		Fidelity: s.Fidelity.Verdict, FidelityReason: s.Fidelity.Reason, Summary: s,

@@ -37,6 +37,7 @@ const order = `
 	node/kgroup, node/wire, node/eventlog < node/kgroup/smart;
 	node/wire, node/membership, node/membership/internal/roster < node/membership/*;
 	node/wire < node/reliable;
+	node/wire < node/size;
 
 	# Tests of the protocols as scripted traces.
 	node/mutex/catalog, node/mutex/naimitrehel, node/mutex/bv95, node/kgroup < node/mutex/script;
@@ -48,7 +49,7 @@ const order = `
 	emulator/link < topologies, workloads;
 
 	# One node's machines in one. The simulator and the process both run it.
-	node/eventlog, node/mutex/catalog, node/mutex/naimitrehel, node/mutex/bv95, node/mutex/localmutex, node/membership/*, node/kgroup/smart, node/reliable, workloads < node/stack;
+	node/eventlog, node/mutex/catalog, node/mutex/naimitrehel, node/mutex/bv95, node/mutex/localmutex, node/membership/*, node/kgroup/smart, node/reliable, node/size, workloads < node/stack;
 
 	# The node process. Nothing of the emulator but its messages.
 	NONE < emulator/controlpb;
@@ -99,7 +100,7 @@ const order = `
 // pure are the packages that give the same results for the same inputs.
 var pure = []string{
 	"node/core", "node/wire", "node/mutex", "node/mutex/...", "node/membership", "node/membership/...",
-	"node/kgroup", "node/kgroup/...", "node/reliable", "node/stack", "emulator/link", "emulator/mesh", "emulator/sim",
+	"node/kgroup", "node/kgroup/...", "node/reliable", "node/size", "node/stack", "emulator/link", "emulator/mesh", "emulator/sim",
 }
 
 // impure are imports that a pure package has no use for.

@@ -106,7 +106,7 @@ func probeIn(h *netns.Handle) []Capability {
 	c, err := OpenWith(h, "probe", []Sysctl{{Key: "net/ipv4/ip_forward", Value: "1"}})
 	var op *OpError
 	if errors.As(err, &op) && op.Op == "set" {
-		caps = append(caps, result(CapSysctl, err, "", "mount /proc writable: nodes could not forward without net.ipv4.ip_forward"))
+		caps = append(caps, result(CapSysctl, err, "", "make /proc/sys writable (docker: --security-opt systempaths=unconfined, podman: --security-opt unmask=ALL): nodes could not forward without net.ipv4.ip_forward"))
 		c, err = Open(h, "probe")
 	} else if err == nil {
 		caps = append(caps, Capability{Name: CapSysctl, OK: true, Detail: "writable"})

@@ -15,12 +15,14 @@ import (
 	"runtime"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 
 	"golang.org/x/sync/errgroup"
 
 	"churnbed/emulator/scenario"
 	"churnbed/emulator/simulate"
+	"churnbed/node/core"
 	"churnbed/results"
 	"churnbed/results/reproduce"
 )
@@ -60,7 +62,27 @@ type task struct {
 	point  *reproduce.Point
 	series *reproduce.Series
 	trials int
+	same   *task            // runs the same scenarios for another figure; nil: none
 	ran    []*results.Trial // by seed
+}
+
+// cells are the cells of a task that was run.
+func (t *task) cells(s *reproduce.Sweep) []reproduce.Cell {
+	if s.Metric != reproduce.TimeByNode {
+		c := *t.cell
+		c.Got = s.Estimated(t.series, t.ran)
+		c.Judge(t.series.Published)
+		return []reproduce.Cell{c}
+	}
+	var cells []reproduce.Cell
+	for node := range core.NodeID(t.ran[0].Nodes) {
+		c := *t.cell
+		c.X = float64(node)
+		c.Got = s.EstimatedAt(t.series, node, t.ran)
+		c.Judge(t.series.Published)
+		cells = append(cells, c)
+	}
+	return cells
 }
 
 // Run runs a sweep. Cells come in the order of series and points; Notes say
@@ -91,6 +113,9 @@ func Run(ctx context.Context, s *reproduce.Sweep, opt Options) (cells []reproduc
 	}
 	unfit, unserved := 0, 0
 	for _, t := range tasks {
+		if t.same != nil {
+			continue
+		}
 		for _, tr := range t.ran {
 			if tr.Served < tr.Issued {
 				unserved++
@@ -110,7 +135,7 @@ func Run(ctx context.Context, s *reproduce.Sweep, opt Options) (cells []reproduc
 		l := &s.Series[i]
 		for _, t := range tasks {
 			if t.series == l {
-				cells = append(cells, *t.cell)
+				cells = append(cells, t.cells(s)...)
 			}
 		}
 		if l.File == "" {
@@ -128,6 +153,10 @@ func Run(ctx context.Context, s *reproduce.Sweep, opt Options) (cells []reproduc
 // plan lists the cells and what they are held against.
 func plan(s *reproduce.Sweep, opt Options) (tasks []*task, notes []string, err error) {
 	generated, large := map[int]bool{}, map[int]bool{}
+	byKeys := map[string]*task{}
+	if s.Matrix != nil && opt.Data.File(s.Matrix.File) == "" {
+		notes = append(notes, fmt.Sprintf("%s is not there (--data): every pair as far apart as the experiment says stands for it", s.Matrix.File))
+	}
 	for i := range s.Series {
 		l := &s.Series[i]
 		if l.File != "" {
@@ -148,17 +177,22 @@ func plan(s *reproduce.Sweep, opt Options) (tasks []*task, notes []string, err e
 				notes = append(notes, fmt.Sprintf("%s is left out: the simulator alone has %s", l.Name, why))
 				break
 			}
-			if sc.Spec.TopologyFile == "" && s.Keys(p, l)["topology"] == "" {
+			if sc.Spec.TopologyFile == "" && sc.Spec.Topology == "random" && s.Keys(p, l)["topology"] == "" {
 				generated[p.Mesh] = true
 			}
 			want, err := opt.Data.Reference(s, l, p.X)
 			if err != nil {
 				return nil, nil, fmt.Errorf("reproduce %s, %s at %v: %w", s.Name, l.Name, p.X, err)
 			}
-			tasks = append(tasks, &task{
+			t := &task{
 				cell:  &reproduce.Cell{Series: l.Name, Ours: l.Ours, X: p.X, Seed: seed, Want: want},
 				point: p, series: l, trials: s.TrialsOf(p, l, opt.Trials),
-			})
+			}
+			keys := fmt.Sprint(j, t.trials, s.Keys(p, l)) // maps print in the order of their keys
+			if t.same = byKeys[keys]; t.same == nil {
+				byKeys[keys] = t
+			}
+			tasks = append(tasks, t)
 		}
 	}
 	if len(large) > 0 {
@@ -177,13 +211,16 @@ func plan(s *reproduce.Sweep, opt Options) (tasks []*task, notes []string, err e
 // that no processor waits for one of them in the end.
 func runTasks(ctx context.Context, s *reproduce.Sweep, opt Options, tasks []*task) error {
 	total := 0
+	var order []*task
 	for _, t := range tasks {
-		total += t.trials
+		if t.same == nil {
+			total += t.trials
+			order = append(order, t)
+		}
 	}
 	if opt.Plan != nil {
 		opt.Plan(total)
 	}
-	order := slices.Clone(tasks)
 	slices.SortStableFunc(order, func(a, b *task) int { return b.point.Mesh - a.point.Mesh })
 	temp, err := os.MkdirTemp(opt.Temp, "reproduce-")
 	if err != nil {
@@ -220,8 +257,9 @@ func runTasks(ctx context.Context, s *reproduce.Sweep, opt Options, tasks []*tas
 		return err
 	}
 	for _, t := range tasks {
-		t.cell.Got = s.Estimated(t.ran)
-		t.cell.Judge(t.series.Published)
+		if t.same != nil {
+			t.ran = t.same.ran
+		}
 	}
 	return nil
 }
@@ -261,11 +299,20 @@ func (o *Options) manifest(sc *scenario.Scenario) *results.Manifest {
 func resolve(s *reproduce.Sweep, p *reproduce.Point, l *reproduce.Series, opt Options, seed uint64) (*scenario.Scenario, error) {
 	keys := s.Keys(p, l)
 	keys["name"], keys["seed"] = s.Name, strconv.FormatUint(seed, 10)
-	if keys["topology"] != "" {
+	switch file := opt.Data.Topology(p.Mesh); {
+	case s.Matrix != nil:
+		if keys["topology-file"] = opt.Data.File(s.Matrix.File); keys["topology-file"] != "" {
+			keys["rtt-nodes"] = strconv.Itoa(p.Mesh)
+			break
+		}
+		maps.DeleteFunc(keys, func(k, _ string) bool { return k == "topology-file" || strings.HasPrefix(k, "rtt-") })
 		keys["nodes"] = strconv.Itoa(p.Mesh)
-	} else if file := opt.Data.Topology(p.Mesh); file != "" {
+		maps.Copy(keys, s.Matrix.Otherwise)
+	case keys["topology"] != "":
+		keys["nodes"] = strconv.Itoa(p.Mesh)
+	case file != "":
 		keys["topology-file"] = file
-	} else {
+	default:
 		side := strconv.FormatFloat(density(p.Mesh), 'g', 4, 64)
 		keys["topology"], keys["nodes"], keys["radius"], keys["area"] = "random", strconv.Itoa(p.Mesh), "4", side+"x"+side
 	}

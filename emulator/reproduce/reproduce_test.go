@@ -44,9 +44,12 @@ func named(t *testing.T, name string) *reproduce.Sweep {
 func tiny(s *reproduce.Sweep) *reproduce.Sweep {
 	small := *s
 	small.Points = nil
-	if _, ok := s.Scenario["duration"]; ok { // a workload without an end of its own
+	if s.Scenario["duration"] != "" || s.Scenario["settle"] != "" { // a workload without an end of its own
 		small.Scenario = maps.Clone(s.Scenario)
 		small.Scenario["duration"] = "1s"
+		if s.Scenario["settle"] != "" {
+			small.Scenario["duration"], small.Scenario["settle"] = "1500s", "300s"
+		}
 	}
 	for _, p := range s.Points[:min(2, len(s.Points))] {
 		p.Mesh = min(p.Mesh, 32)

@@ -12,6 +12,7 @@ import (
 	"churnbed/emulator/link"
 	"churnbed/node/core"
 	"churnbed/node/kgroup"
+	"churnbed/node/size"
 	"churnbed/node/stack"
 	"churnbed/topologies"
 	"churnbed/workloads"
@@ -155,7 +156,7 @@ func (r *resolver) stack() {
 	}
 	r.algorithm = stack.Algorithm{
 		Name: s.Algorithm, NUpper: s.NUpper, SuspicionWait: s.SuspicionWait, Release: s.Release,
-		SlowPath: s.SlowPath, TreeFailures: s.TreeFailures, ProbeTimeout: s.ProbeTimeout,
+		Estimate: s.NUpperFrom, SlowPath: s.SlowPath, TreeFailures: s.TreeFailures, ProbeTimeout: s.ProbeTimeout,
 		Snapshot: s.PaperSnapshot, ReleaseByID: s.PaperReleaseByID,
 		KeepDeferred: s.ImitateDeferred,
 	}
@@ -597,7 +598,14 @@ func (r *resolver) faults(rules []*workloads.Rule) {
 // majority warns where the schedule leaves camera without a majority.
 func (r *resolver) majority() {
 	s := &r.spec
-	if s.NUpper == 0 {
+	estimated := s.NUpperFrom == stack.Gossip
+	switch {
+	case estimated && s.Algorithm != "camera":
+		r.bad("n-upper-from", "%q: only camera takes a bound, but algorithm is %s", s.NUpperFrom, s.Algorithm)
+		return
+	case s.NUpper == 0 && estimated:
+		s.NUpper = 1
+	case s.NUpper == 0:
 		s.NUpper = s.Nodes
 	}
 	r.algorithm.NUpper = s.NUpper
@@ -608,12 +616,16 @@ func (r *resolver) majority() {
 		r.bad("n-upper", "%d: a majority needs %d nodes, but there are %d", s.NUpper, s.NUpper/2+1, s.Nodes)
 		return
 	}
-	if s.NUpper < s.Nodes {
+	upper := s.NUpper
+	switch {
+	case estimated:
+		upper = max(upper, int(size.Margin*float64(s.Nodes)))
+	case s.NUpper < s.Nodes:
 		r.warn("n-upper %d is below the %d nodes of the topology: camera is safe only if no more than that take part at a time", s.NUpper, s.Nodes)
 	}
 	least, at := leastUp(r.up, r.schedule)
-	if least <= s.NUpper/2 {
-		r.warn("only %d of %d nodes are up %s after the epoch: camera needs %d grants and waits until enough are back", least, s.Nodes, formatDuration(at), s.NUpper/2+1)
+	if least <= upper/2 {
+		r.warn("only %d of %d nodes are up %s after the epoch: camera needs %d grants and waits until enough are back", least, s.Nodes, formatDuration(at), upper/2+1)
 	}
 }
 

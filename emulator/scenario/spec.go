@@ -69,6 +69,7 @@ type Spec struct {
 	RingQuorum       int
 	TreeChoice       string
 	SuspicionWait    time.Duration
+	NUpperFrom       string
 	SlowPath         string
 	TreeFailures     int
 	ProbeTimeout     time.Duration

@@ -46,6 +46,38 @@ func TestRecoveredGhost(t *testing.T) {
 	}
 }
 
+// With an oracle a restarted node learns by its recovery of the request of a
+// node that died before, of which nobody tells it any more. It finds out
+// itself and is served, also where it asks that node for having its request on
+// record only (BUGS 32, 33).
+func TestRecoveredGhostOfTheOracle(t *testing.T) {
+	const dead, restarted = 5, 7
+	s := &scene{nodes: 12, area: 7, seed: 4, algorithm: "camera", membership: "oracle"}
+	s.arrivals = []workloads.Arrival{
+		{No: 1, At: 500 * time.Millisecond, Node: 1, CS: 5 * time.Second},
+		{No: 2, At: time.Second, Node: dead, CS: time.Second},
+		{No: 3, At: 10 * time.Second, Node: restarted, CS: time.Second},
+		{No: 4, At: 11 * time.Second, Node: 3, CS: time.Second},
+	}
+	s.faults = []workloads.Fault{
+		{At: 1900 * time.Millisecond, Verb: workloads.Crash, Nodes: []core.NodeID{restarted}},
+		{At: 2 * time.Second, Verb: workloads.Crash, Nodes: []core.NodeID{dead}},
+		{At: 2100 * time.Millisecond, Verb: workloads.Restart, Nodes: []core.NodeID{restarted}},
+	}
+	entered := map[int]int64{}
+	s.log = func(_ core.NodeID, e *eventlog.Event) {
+		if e.Kind == eventlog.Enter {
+			entered[e.No] = e.T
+		}
+	}
+	if err := s.world(t).Run(nil); err != nil {
+		t.Fatal(err)
+	}
+	if entered[3] == 0 || entered[4] == 0 {
+		t.Errorf("entered at %v: a request waits for the dead node", entered)
+	}
+}
+
 // A run lasts until the last fault of a rule; churn goes on behind the
 // workload and does not hold it (BUGS 26).
 func TestLastsUntilTheLastFault(t *testing.T) {

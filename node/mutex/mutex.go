@@ -57,6 +57,9 @@ type (
 	// (ALGORITHMS 2.4): a request in progress or held is given up, and the
 	// node goes on under the higher incarnation.
 	Fence struct{ Inc core.Incarnation }
+	// Bound tells that at most so many nodes take part, itself included: what a
+	// size estimator says. Algorithms that need no bound ignore it.
+	Bound struct{ Nodes int }
 	// LinkUp tells that the node has a link to a neighbour now, LinkDown that
 	// the link is gone. Algorithms that ask others over routes ignore both. A
 	// node is told before it is given a message that came over the link later.
@@ -78,6 +81,7 @@ func (MemberUp) input()        {}
 func (MemberSuspected) input() {}
 func (MemberDown) input()      {}
 func (Fence) input()           {}
+func (Bound) input()           {}
 func (LinkUp) input()          {}
 func (LinkDown) input()        {}
 func (Leave) input()           {}

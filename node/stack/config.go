@@ -51,6 +51,10 @@ type Algorithm struct {
 	// NUpper is the upper bound on the number of nodes that take part at a
 	// time (camera); 0 = Config.Nodes.
 	NUpper int `json:"n_upper,omitempty"`
+	// Estimate is where the bound comes from: Configured ("" as well) is NUpper;
+	// with Gossip nodes estimate it while they run, and NUpper is the least
+	// that it may be, 0 = 1 (camera; package size).
+	Estimate string `json:"estimate,omitempty"`
 	// SuspicionWait is the further wait between a confirmed failure and the
 	// silent OK (ALGORITHMS 2.4).
 	SuspicionWait time.Duration `json:"suspicion_wait,omitempty"`
@@ -85,6 +89,12 @@ type Algorithm struct {
 	// answered again at every exit (camera-paper only).
 	KeepDeferred bool `json:"keep_deferred,omitempty"`
 }
+
+// The values of Algorithm.Estimate.
+const (
+	Configured = "configured"
+	Gossip     = "gossip"
+)
 
 // The values of Algorithm.SlowPath.
 const (

@@ -20,6 +20,7 @@ import (
 	"churnbed/node/mutex/catalog"
 	"churnbed/node/mutex/fairk"
 	"churnbed/node/mutex/naimitrehel"
+	"churnbed/node/size"
 	"churnbed/node/wire"
 )
 
@@ -39,12 +40,8 @@ var withSettings = map[string]func(*Config) mutex.Machine{
 	"localmutex":       func(c *Config) mutex.Machine { return newLocal(c, false) },
 	"localmutex-paper": func(c *Config) mutex.Machine { return newLocal(c, true) },
 	"camera": func(c *Config) mutex.Machine {
-		upper := c.Algorithm.NUpper
-		if upper == 0 {
-			upper = c.Nodes
-		}
 		return camera.New(c.Self, camera.Config{
-			NUpper: upper, SuspicionWait: c.Algorithm.SuspicionWait,
+			NUpper: c.leastUpper(), Estimated: c.estimates(), SuspicionWait: c.Algorithm.SuspicionWait,
 			Slow:  camera.Slow{On: c.Algorithm.SlowPath != SlowOff, Failures: c.Algorithm.TreeFailures},
 			Probe: camera.Probe{Timeout: probeTimeout(&c.Algorithm), NoDetector: c.Membership.Service == "static"},
 		})
@@ -84,6 +81,26 @@ var services = map[string]func(*Config) membership.Machine{
 			Period: m.Period, PingTimeout: m.PingTimeout, Suspicion: m.Suspicion, Indirect: m.Indirect, Exponent: m.Exponent,
 		}, c.Nodes, c.Neighbours, c.Distance, core.Stream(c.Seed, "medley/"+c.Self.String()))
 	},
+}
+
+// estimates reports whether the nodes estimate how many they are. One alone
+// would wait for others.
+func (c *Config) estimates() bool { return c.Algorithm.Estimate == Gossip && c.Nodes > 1 }
+
+// leastUpper is what the bound on the number of nodes is at least.
+func (c *Config) leastUpper() int {
+	if c.estimates() {
+		return max(1, c.Algorithm.NUpper)
+	}
+	return cmp.Or(c.Algorithm.NUpper, c.Nodes)
+}
+
+// estimator makes what bounds the number of nodes.
+func (c *Config) estimator() size.Estimator {
+	if c.Algorithm.Name == "camera" && c.estimates() {
+		return size.NewGossip(c.Self, c.Seed, c.leastUpper())
+	}
+	return size.Configured(c.leastUpper())
 }
 
 // placement is who has the tokens at the beginning.
@@ -139,6 +156,11 @@ func names[V any](m map[string]V) []string {
 func (c *Config) Validate() error {
 	if algorithms[c.Algorithm.Name] == nil {
 		return fmt.Errorf("algorithm %q: want %s", c.Algorithm.Name, strings.Join(Algorithms(), ", "))
+	}
+	switch c.Algorithm.Estimate {
+	case "", Configured, Gossip:
+	default:
+		return fmt.Errorf("estimate %q: want %s, %s", c.Algorithm.Estimate, Configured, Gossip)
 	}
 	if services[c.Membership.Service] == nil {
 		return fmt.Errorf("membership %q: want %s", c.Membership.Service, strings.Join(Services(), ", "))

@@ -12,6 +12,7 @@ import (
 	"churnbed/node/membership"
 	"churnbed/node/mutex"
 	"churnbed/node/reliable"
+	"churnbed/node/size"
 	"churnbed/node/wire"
 )
 
@@ -115,6 +116,7 @@ type Node struct {
 	local      mutex.Local // mutex, if it is one
 	bounds     bounds      // of local
 	endpoint   *reliable.Endpoint
+	size       size.Estimator
 	think      *rand.Rand
 
 	began   bool
@@ -148,6 +150,7 @@ type Node struct {
 	bfx    membership.Effects
 	frames []reliable.Out
 	ids    []core.NodeID
+	sizes  []core.Send
 }
 
 // New returns the machine of one life of a node.
@@ -166,6 +169,7 @@ func New(cfg Config) (*Node, error) {
 	n.membership = services[cfg.Membership.Service](&n.cfg)
 	n.mutex = algorithms[cfg.Algorithm.Name](&n.cfg)
 	n.local, _ = n.mutex.(mutex.Local)
+	n.size = n.cfg.estimator()
 	n.group.init(&n.cfg)
 	n.probes.init(&n.cfg)
 	n.traffic.every = cfg.CountersEvery
@@ -271,7 +275,7 @@ func (n *Node) Deadline() core.Instant {
 	if n.ended {
 		return core.Never
 	}
-	d := min(n.membershipDeadline(), n.mutex.Deadline(), n.endpoint.Deadline(), n.exitAt, n.closed, n.leaving,
+	d := min(n.membershipDeadline(), n.mutex.Deadline(), n.endpoint.Deadline(), n.size.Deadline(), n.exitAt, n.closed, n.leaving,
 		n.probes.next, n.traffic.next, n.group.deadline())
 	if n.began && n.next < len(n.cfg.Arrivals) {
 		d = min(d, n.epoch.Add(n.cfg.Arrivals[n.next].At))
@@ -291,6 +295,7 @@ func (n *Node) boot(now core.Instant, pid int) {
 	n.log(&eventlog.Event{T: int64(now), Kind: eventlog.Start, PID: pid})
 	n.stepMembership(now, membership.Start{Self: n.self, Peers: n.cfg.Members, Join: n.cfg.Join})
 	n.stepMutex(now, mutex.Start{Members: n.membership.Members(nil), Restarted: n.cfg.Restarted})
+	n.stepSize(now, size.Start{Members: n.membership.Members(nil), Neighbours: n.cfg.Neighbours, Later: n.cfg.Join || n.cfg.Restarted})
 	n.stepGroup(now, smart.Start{Members: n.membership.Members(nil), First: !n.cfg.Join && !n.cfg.Restarted})
 	n.probes.start(now, int(n.self.ID), n.cfg.Nodes)
 	n.traffic.start(now)
@@ -327,6 +332,10 @@ func (n *Node) handle(now core.Instant, f *wire.Frame) {
 	if deliver {
 		switch wire.KindClass(f.Msg.Kind()) {
 		case wire.ClassMembership:
+			if m, ok := f.Msg.(*wire.Size); ok {
+				n.stepSize(now, size.Receive{From: f.From.ID, Msg: m})
+				break
+			}
 			if wire.IsRing(f.Msg.Kind()) {
 				n.stepMutex(now, mutex.Receive{From: f.From, Msg: f.Msg})
 				break
@@ -379,6 +388,9 @@ func (n *Node) tick(now core.Instant, lost int64) {
 	n.probes.lost += lost
 	if n.membershipDeadline() <= now {
 		n.stepMembership(now, membership.Tick{})
+	}
+	if n.size.Deadline() <= now {
+		n.stepSize(now, size.Tick{})
 	}
 	if n.group.deadline() <= now {
 		n.stepGroup(now, smart.Tick{})
@@ -620,6 +632,20 @@ func (n *Node) given(now core.Instant, r core.RequestID) {
 	n.current = request{}
 }
 
+// stepSize steps the estimator of the number of nodes and tells the algorithm
+// what has come of it.
+func (n *Node) stepSize(now core.Instant, in size.Input) {
+	before := n.size.Upper()
+	n.sizes = n.size.Step(now, in, n.sizes[:0])
+	for _, s := range n.sizes {
+		n.transmit(n.endpoint.Send(now, s, n.frames[:0]))
+	}
+	if upper := n.size.Upper(); upper != before {
+		n.log(&eventlog.Event{T: int64(now), Kind: eventlog.Note, Text: eventlog.UpperBound + strconv.Itoa(upper)})
+		n.stepMutex(now, mutex.Bound{Nodes: upper})
+	}
+}
+
 // depart ends the membership service.
 func (n *Node) depart(now core.Instant) {
 	if !n.departed {
@@ -638,7 +664,7 @@ func (n *Node) stepMembership(now core.Instant, in membership.Input) {
 	// Where the algorithm is stepped below it may learn of peers and step the
 	// membership again, which reuses fx.
 	changes, joined := slices.Clone(fx.Changes), fx.Joined
-	size := n.membership.Size()
+	listed := n.membership.Size()
 	if fx.Fenced {
 		// The life ends before anything of the next one is told: "fenced" is
 		// logged first, and the news travel under the new incarnation.
@@ -658,17 +684,18 @@ func (n *Node) stepMembership(now core.Instant, in membership.Input) {
 	}
 	if joined && !n.joined {
 		n.joined = true
-		n.log(&eventlog.Event{T: int64(now), Kind: eventlog.Joined, Size: size})
+		n.log(&eventlog.Event{T: int64(now), Kind: eventlog.Joined, Size: listed})
 		*n.out = append(*n.out, Effect{Op: Joined})
 	}
 	for _, c := range changes {
 		id := int32(c.Peer.ID)
 		n.log(&eventlog.Event{
 			T: int64(now), Kind: eventlog.Member, Peer: &id, PeerInc: uint32(c.Peer.Inc),
-			Change: c.Kind.String(), Size: size,
+			Change: c.Kind.String(), Size: listed,
 		})
 		switch c.Kind {
 		case membership.Up:
+			n.stepSize(now, size.Listed{Node: c.Peer.ID})
 			n.stepMutex(now, mutex.MemberUp{Peer: c.Peer})
 			n.stepGroup(now, smart.MemberUp{Peer: c.Peer})
 		case membership.Suspected:

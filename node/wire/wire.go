@@ -88,7 +88,7 @@ type kind struct {
 
 var kinds = func() (t [256]*kind) {
 	for _, set := range [][]kind{
-		membershipKinds, mutexKinds, treeKinds, tokenKinds, ringKinds, deliverKind, floodKinds, probeKinds, localKinds, groupKinds,
+		membershipKinds, sizeKinds, mutexKinds, treeKinds, tokenKinds, ringKinds, deliverKind, floodKinds, probeKinds, localKinds, groupKinds,
 	} {
 		for _, k := range set {
 			if t[k.id] != nil {

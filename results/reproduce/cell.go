@@ -14,6 +14,7 @@ import (
 	"gonum.org/v1/gonum/stat"
 	"gonum.org/v1/gonum/stat/distuv"
 
+	"churnbed/node/core"
 	"churnbed/results"
 	"churnbed/results/foreign"
 )
@@ -26,9 +27,29 @@ type Estimate struct {
 	Messages float64
 }
 
-// Estimated reduces trials to the metric of a sweep.
-func (s *Sweep) Estimated(trials []*results.Trial) Estimate {
+// Estimated reduces trials to the metric of a sweep, or the figure of it that
+// the series shows.
+func (s *Sweep) Estimated(l *Series, trials []*results.Trial) Estimate {
 	of := metrics[s.Metric]
+	if several := figures[s.Metric]; several != nil {
+		of = several[l.Figure]
+	}
+	return estimated(of, trials)
+}
+
+// EstimatedAt is Estimated for one node, of TimeByNode.
+func (s *Sweep) EstimatedAt(l *Series, node core.NodeID, trials []*results.Trial) Estimate {
+	return estimated(func(t *results.Trial) float64 {
+		for _, n := range t.ByNode {
+			if n.Node == node && n.Entries > 0 {
+				return nodeFigures[l.Figure](n) / 1e3
+			}
+		}
+		return math.NaN()
+	}, trials)
+}
+
+func estimated(of func(*results.Trial) float64, trials []*results.Trial) Estimate {
 	var values, messages []float64
 	for _, t := range trials {
 		if v := of(t); !math.IsNaN(v) && !math.IsInf(v, 0) && !t.Unfit() {
@@ -95,6 +116,9 @@ func (c *Cell) Judge(p *Published) {
 	c.Verdict = NoJudge
 	switch {
 	case c.Got.N == 0:
+	case p != nil && len(p.Only) > 0 && !slices.Contains(p.Only, c.X):
+	case p != nil && (p.Above != nil || p.Below != nil):
+		c.Verdict = verdict((p.Above == nil || c.Got.Mean > *p.Above) && (p.Below == nil || c.Got.Mean < *p.Below))
 	case p != nil && p.AtLeast > 0:
 		c.Verdict = verdict(c.Got.Mean >= p.AtLeast*c.Want.Mean)
 	case p != nil && p.Value != nil:
@@ -214,7 +238,7 @@ func (d *Data) Reference(s *Sweep, l *Series, x float64) (Estimate, error) {
 	if set, err = set.Where(conditions); err != nil {
 		return none, err
 	}
-	return s.Estimated(set.Trials), nil
+	return s.Estimated(l, set.Trials), nil
 }
 
 func (d *Data) open(file string) (*results.TrialSet, error) {
@@ -258,6 +282,18 @@ func (d *Data) Drawn(l *Series) ([]Cell, error) {
 		})
 	}
 	return cells, nil
+}
+
+// File is a file below the folder, "" where it is not there.
+func (d *Data) File(name string) string {
+	if d.dir == "" {
+		return ""
+	}
+	file := filepath.Join(d.dir, filepath.FromSlash(name))
+	if _, err := os.Stat(file); err != nil {
+		return ""
+	}
+	return file
 }
 
 // FindData looks for the folder shared/data beside the module's root, upwards

@@ -10,6 +10,9 @@
 //	trials        seeds a point, unless point or series say otherwise
 //	rounds        of list-sizes: protocol periods of 2 s
 //	scenario      scenario keys of every run
+//	matrix        file of round-trip times below the data folder that makes the
+//	              mesh, as many nodes as a point says; otherwise: keys that do
+//	              where it is not there
 //	sweep         points: x, mesh (nodes: the published topology of that
 //	              size, else a random mesh of its density, unless the
 //	              keys name a topology), set (keys), trials
@@ -18,8 +21,8 @@
 //	              figure (of a metric with several), and what it is held against:
 //	              reference (file of the authors' runs, where: a selection in
 //	              which {x} is the point, only: points that have one),
-//	              published (value and relative tolerance, or at-least as a
-//	              share of x), or points (a file with x,y to draw instead of runs)
+//	              published (value and relative tolerance, at-least as a share of
+//	              x, above and below; only: the points that it is about), or points (a file with x,y to draw instead of runs)
 //
 // Everything here is computing on values and files; callers need not
 // serialise.

@@ -52,7 +52,8 @@ func (r *Result) Draw(w io.Writer, format string) error {
 				continue
 			}
 			l.add(c.X, c.Got, s)
-			if c.Want.N > 1 && !c.Ours { // runs, not a printed figure, and once
+			printed := s.Series[i].Published != nil && len(s.Series[i].Published.Only) > 0 && c.Verdict != NoJudge
+			if c.Want.N > 1 && !c.Ours || c.Want.N == 1 && printed { // runs, once, or one printed figure
 				want.add(c.X, c.Want, s)
 			}
 		}

@@ -1,9 +1,11 @@
 package reproduce
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"math"
+	"slices"
 	"strings"
 	"text/tabwriter"
 )
@@ -27,8 +29,7 @@ func (r *Result) Print(w io.Writer) error {
 	}
 	tw := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
 	fmt.Fprintf(tw, "series\t%s\ttrials\t%s\t±\tauthors'\t±\tsigmas\tmessages\tauthors'\tverdict\n", s.X, s.Y)
-	for i := range r.Cells {
-		c := &r.Cells[i]
+	for _, c := range r.shown() {
 		v := string(c.Verdict)
 		if c.Ours && c.Verdict != NoJudge {
 			v = "(" + v + ")"
@@ -45,9 +46,43 @@ func (r *Result) Print(w io.Writer) error {
 			return err
 		}
 	}
+	if s.Metric == TimeByNode {
+		if _, err := fmt.Fprintln(w, "note: of each series the nodes with the least, the middle and the largest figure; the record has all"); err != nil {
+			return err
+		}
+	}
 	v, why := Outcome(r.Cells)
-	_, err := fmt.Fprintf(w, "\nverdict: %s (%s)\nrule: means within %v combined standard errors; series in brackets are shown, not counted\n", v, why, sigmas)
+	rule := ""
+	if slices.ContainsFunc(s.Series, func(l Series) bool { return l.Published != nil }) {
+		rule = "; printed figures: within the tolerance or bound that the experiment states"
+	}
+	_, err := fmt.Fprintf(w, "\nverdict: %s (%s)\nrule: means within %v combined standard errors; series in brackets are shown, not counted%s\n", v, why, sigmas, rule)
 	return err
+}
+
+// shown are the cells of the table: all, but of the nodes of TimeByNode those
+// with the least, the middle and the largest figure of each series.
+func (r *Result) shown() []*Cell {
+	var cells []*Cell
+	if r.Sweep.Metric != TimeByNode {
+		for i := range r.Cells {
+			cells = append(cells, &r.Cells[i])
+		}
+		return cells
+	}
+	for i := range r.Sweep.Series {
+		var of []*Cell
+		for j := range r.Cells {
+			if c := &r.Cells[j]; c.Series == r.Sweep.Series[i].Name && !math.IsNaN(c.Got.Mean) {
+				of = append(of, c)
+			}
+		}
+		slices.SortStableFunc(of, func(a, b *Cell) int { return cmp.Compare(a.Got.Mean, b.Got.Mean) })
+		if len(of) > 0 {
+			cells = append(cells, of[0], of[(len(of)-1)/2], of[len(of)-1])
+		}
+	}
+	return cells
 }
 
 func figure(v float64) string {

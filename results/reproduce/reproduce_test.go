@@ -32,7 +32,7 @@ func TestPublishedExperimentsAreThere(t *testing.T) {
 	for _, s := range all(t) {
 		names = append(names, s.Name)
 	}
-	const want = "fig1 fig8 fig9 fig10 fig11 fig12 fig13 fig14 fig15 table2 drop-rate ia-d local-churn local-churn-tries local-contention local-contention-tries local-degree local-degree-tries local-in-flight local-message local-state size"
+	const want = "fig1 fig8 fig9 fig10 fig11 fig12 fig13 fig14 fig15 table2 drop-rate fairk-fig2 fairk-fig3 fairk-fig4 fairk-fig5 ia-d local-churn local-churn-tries local-contention local-contention-tries local-degree local-degree-tries local-in-flight local-message local-state size"
 	if got := strings.Join(names, " "); got != want {
 		t.Errorf("experiments %s, want %s", got, want)
 	}
@@ -208,7 +208,7 @@ func TestOutcome(t *testing.T) {
 func TestEstimated(t *testing.T) {
 	s := &reproduce.Sweep{Metric: "wait-by-requesters"}
 	unfit := &results.Trial{WaitsMS: []float64{9e9}, Issued: 1, Served: 1, Fidelity: results.Unfaithful, E2EMessages: results.Unknown()}
-	e := s.Estimated([]*results.Trial{
+	e := s.Estimated(&reproduce.Series{}, []*results.Trial{
 		{WaitsMS: []float64{1000, 3000}, Issued: 2, Served: 2, E2EMessages: 20},
 		{WaitsMS: []float64{4000, 4000}, Issued: 2, Served: 2, E2EMessages: 40},
 		unfit,

@@ -30,8 +30,15 @@ type Sweep struct {
 	Trials   int               `yaml:"trials"`
 	Rounds   int               `yaml:"rounds"`
 	Scenario map[string]string `yaml:"scenario"`
+	Matrix   *Matrix           `yaml:"matrix"`
 	Points   []Point           `yaml:"sweep"`
 	Series   []Series          `yaml:"series"`
+}
+
+// Matrix is a file of round-trip times that makes the mesh.
+type Matrix struct {
+	File      string            `yaml:"file"`      // below the data folder
+	Otherwise map[string]string `yaml:"otherwise"` // scenario keys where it is not there
 }
 
 // Point is one place on the x axis.
@@ -66,6 +73,11 @@ type Published struct {
 	Value     *float64 `yaml:"value"`
 	Tolerance float64  `yaml:"tolerance"` // relative
 	AtLeast   float64  `yaml:"at-least"`  // share of x
+	// Above and Below bound the figure itself.
+	Above *float64 `yaml:"above"`
+	Below *float64 `yaml:"below"`
+	// Only are the points that it is about; empty: all.
+	Only []float64 `yaml:"only"`
 }
 
 // ListSizes is the metric that no trial set has: it is measured over a long
@@ -97,6 +109,41 @@ func local(of func(*results.Local) float64) func(*results.Trial) float64 {
 	}
 }
 
+// TimeByNode is the metric whose points are the nodes of a mesh, not those of
+// the sweep, which has one.
+const TimeByNode = "time-to-token-by-node"
+
+// figures compute the values of the metrics that have several, by Series.Figure.
+// Times are seconds; those of a run's worst node or longest wait are means
+// over the trials of that worst.
+var figures = map[string]map[string]func(*results.Trial) float64{
+	"time-to-token": {
+		"mean":   func(t *results.Trial) float64 { return float64(t.Summary.Fairness.MTTTMS) / 1e3 },
+		"max":    func(t *results.Trial) float64 { return float64(t.Summary.Fairness.MaxMS) / 1e3 },
+		"spread": func(t *results.Trial) float64 { return float64(t.Summary.Fairness.SpreadMaxMS) / 1e3 },
+	},
+}
+
+// nodeFigures compute the values of one node, in ms.
+var nodeFigures = map[string]func(results.NodeWaits) float64{
+	"mean":   func(n results.NodeWaits) float64 { return n.MeanMS },
+	"max":    func(n results.NodeWaits) float64 { return n.MaxMS },
+	"spread": func(n results.NodeWaits) float64 { return n.MaxMS - n.MeanMS },
+}
+
+// figuresOf lists the figures of a metric; nil: it has one.
+func figuresOf(metric string) []string {
+	switch {
+	case metric == ListSizes:
+		return []string{"", "mean", "min"}
+	case metric == TimeByNode:
+		return slices.Sorted(maps.Keys(nodeFigures))
+	case figures[metric] != nil:
+		return slices.Sorted(maps.Keys(figures[metric]))
+	}
+	return nil
+}
+
 func waitMean(t *results.Trial) float64 {
 	sum := 0.0
 	for _, w := range t.WaitsMS {
@@ -107,10 +154,14 @@ func waitMean(t *results.Trial) float64 {
 
 // Metrics lists the metrics: mean wait in ms; the same divided by requests or
 // nodes, in s; most nodes in the critical section at once; bytes of the
-// algorithm an entry; sizes of membership lists; of localmutex the mean time
-// that a lock takes in ms, competitions a lock, bytes of the largest state and
-// message, and most messages under way on a link.
-func Metrics() []string { return append(slices.Sorted(maps.Keys(metrics)), ListSizes) }
+// algorithm an entry; time to token in s, of a run or of its nodes; sizes of
+// membership lists; of localmutex the mean time that a lock takes in ms,
+// competitions a lock, bytes of the largest state and message, and most
+// messages under way on a link.
+func Metrics() []string {
+	list := append(slices.Sorted(maps.Keys(metrics)), slices.Sorted(maps.Keys(figures))...)
+	return append(list, TimeByNode, ListSizes)
+}
 
 // Load reads all sweeps of a file system, in the order in which they are
 // shown: figures by number, tables, the rest.
@@ -185,6 +236,12 @@ func Parse(text []byte, file string) (*Sweep, error) {
 	if len(s.Points) == 0 || len(s.Series) == 0 {
 		bad("want at least one point and one series")
 	}
+	if s.Metric == TimeByNode && len(s.Points) != 1 {
+		bad("%d points: metric %s has the nodes of one", len(s.Points), s.Metric)
+	}
+	if s.Matrix != nil && s.Matrix.File == "" {
+		bad("matrix: want a file")
+	}
 	for _, p := range s.Points {
 		if p.Mesh < 2 {
 			bad("point %v: mesh %d: want 2 nodes or more", p.X, p.Mesh)
@@ -196,6 +253,11 @@ func Parse(text []byte, file string) (*Sweep, error) {
 			bad("series %q: want a name of its own", l.Name)
 		}
 		seen[l.Name] = true
+		if all := figuresOf(s.Metric); l.Figure != "" && all == nil {
+			bad("series %q: figure %q: metric %s has one", l.Name, l.Figure, s.Metric)
+		} else if all != nil && !slices.Contains(all, l.Figure) {
+			bad("series %q: figure %q: want one of %s", l.Name, l.Figure, strings.Join(all, ", "))
+		}
 	}
 	if len(errs) > 0 {
 		return nil, errors.Join(errs...)

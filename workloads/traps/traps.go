@@ -1,6 +1,6 @@
 // Package traps holds scenarios that walk into the traps of the published
-// Camera algorithm (ALGORITHMS 2.2) with nothing but kills, stops, link changes
-// and planted lists: on real processes and in the simulator alike the link
+// texts of Camera (ALGORITHMS 2.2) and of local mutual exclusion (ALGORITHMS 6)
+// with nothing but kills, stops, link changes and planted lists: on real processes and in the simulator alike the link
 // delays force the order of events. `churnbed reproduce traps` runs them.
 package traps
 
@@ -15,13 +15,15 @@ var Files embed.FS
 type Trap struct {
 	Name  string
 	Title string
+	// Paper is the published text, Hardened the one without the trap.
+	Paper, Hardened string
 	// Starves: the published algorithm waits for ever; else it lets two in.
 	Starves bool
 }
 
 // All lists them.
 func All() []Trap {
-	return []Trap{
+	all := []Trap{
 		{Name: "h1", Title: "a newcomer is in the list but was not asked"},
 		{Name: "h4a", Title: "the mutual friend restarts and forgets"},
 		{Name: "h4b", Title: "the requester restarts with its clock at 0"},
@@ -29,4 +31,11 @@ func All() []Trap {
 		{Name: "h5b", Title: "silent OK for a live node that asks later"},
 		{Name: "h8", Title: "a dead node that no membership service watches", Starves: true},
 	}
+	for i := range all {
+		all[i].Paper, all[i].Hardened = "camera-paper", "camera"
+	}
+	return append(all,
+		Trap{Name: "l1", Title: "two that wait for each other's next priority", Paper: "localmutex-paper", Hardened: "localmutex", Starves: true},
+		Trap{Name: "l2", Title: "a neighbour that is gone is waited for", Paper: "localmutex-paper", Hardened: "localmutex", Starves: true},
+	)
 }

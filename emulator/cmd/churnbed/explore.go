@@ -34,9 +34,11 @@ func exploreCommand() *cli.Command {
 			"p0:p1,p2 and says whom p0 lists at its start (default: everyone). Wrong is: more nodes than may be in\n" +
 			"the critical section, a request that is never served though the trouble ends, a token or coordinator\n" +
 			"too many or too few, or a state that contradicts itself.\n" +
+			"localmutex runs on a graph: LIST is a link such as p0-p1 (default: all pairs), --cuts and --joins change\n" +
+			"it; wrong is then lock sets that intersect, more than two messages under way on a link, and the same.\n" +
 			"Readings of an algorithm follow its name, as in camera-paper+snapshot. Exit status 1 where something\n" +
 			"is wrong, 0 where all was visited or a bound was reached (which is said).",
-		Flags: []cli.Flag{
+		Flags: append([]cli.Flag{
 			&cli.StringFlag{Name: "algorithm", Value: "camera", Usage: "`NAME` of the algorithm and its readings"},
 			&cli.IntFlag{Name: "k", Value: 1, Usage: "`K` tokens, and nodes that may hold at once (fairk, bv95)"},
 			&cli.IntFlag{Name: "nodes", Value: 3, Usage: "`N` nodes, 2 to 5, with --walks to 64"},
@@ -56,11 +58,19 @@ func exploreCommand() *cli.Command {
 			&cli.Uint64Flag{Name: "seed", Value: 1, Usage: "of the first walk, the others count from it"},
 			&cli.StringFlag{Name: "script", Usage: "write the schedule to `FILE` as an interaction script"},
 			&cli.BoolFlag{Name: "json", Usage: "print one JSON object"},
-		},
+		}, localFlags()...),
 		Action: func(c *cli.Context) error {
 			lists, err := interleaved(c)
 			if err != nil {
 				return usageError(err)
+			}
+			if isLocalmutex(c.String("algorithm")) {
+				return exploreLocal(c, lists)
+			}
+			for _, f := range localFlags() {
+				if name := f.Names()[0]; c.IsSet(name) {
+					return usageError(fmt.Errorf("--%s: %s has no such thing, localmutex has", name, c.String("algorithm")))
+				}
 			}
 			// Read here: interleaved flags reach the context only.
 			a := &exploreArgs{

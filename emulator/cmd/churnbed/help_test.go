@@ -107,7 +107,7 @@ func TestMistyped(t *testing.T) {
 	}
 	app := &cli.App{Name: "churnbed", Commands: all, Writer: io.Discard, ExitErrHandler: func(*cli.Context, error) {}}
 	for line, want := range map[string]string{
-		"run --algoritm ra":        "did you mean --algorithm?",
+		"run --algorithn ra":       "did you mean --algorithm?",
 		"sim x.yaml --linkloss 1":  "did you mean --link-loss?",
 		"export parquet x --outpt": "did you mean --output?",
 	} {

@@ -47,10 +47,11 @@ func reproduceCommand() *cli.Command {
 		Description: "Each experiment is a committed sweep, run in the simulator over all cores. Prints a table with a verdict\n" +
 			"on every point that has a published counterpart; --out DIR also writes table, CSV and plots there.\n" +
 			"--emulate runs the same sweep on real processes, one run at a time, without the series that imitate\n" +
-			"the authors' simulator. Exit status: 0 also where figures differ; 2 wrong usage, 3 the host lacks\n" +
+			"the authors' simulator; with --virtual-host in a virtual machine each, whose times are right on a busy\n" +
+			"host as well. Exit status: 0 also where figures differ; 2 wrong usage, 3 the host lacks\n" +
 			"something, 4 interrupted.",
 		Subcommands: []*cli.Command{trapsCommand(), partitionExperiment()},
-		Flags: []cli.Flag{
+		Flags: append([]cli.Flag{
 			&cli.BoolFlag{Name: "list", Usage: "show all experiments with their records", Destination: &opt.list},
 			&cli.StringFlag{Name: "out", Aliases: []string{"o"}, Usage: "write NAME.txt, NAME.csv, NAME.svg and NAME.png to `DIR`", Destination: &opt.dir},
 			&cli.BoolFlag{Name: "record", Usage: "write results/reference/NAME.csv of the source tree around here", Destination: &opt.record},
@@ -65,7 +66,7 @@ func reproduceCommand() *cli.Command {
 			&cli.StringFlag{Name: "node-binary", Usage: "`PATH` of the node program (default: churnbed-node beside this program)", Destination: &opt.nodeBinary},
 			&cli.BoolFlag{Name: "quiet", Usage: "no progress", Destination: &opt.quiet},
 			&cli.BoolFlag{Name: "json", Usage: "with --list: as JSON", Destination: &opt.json},
-		},
+		}, opt.virtual.flags()...),
 		Action: func(c *cli.Context) error {
 			opt.stdout = c.App.Writer
 			names, err := trailingFlags(c)
@@ -142,6 +143,8 @@ func (o *reproduceOptions) check(root string) error {
 		return fmt.Errorf("--time-scale %v: want 0.001 to 1000", o.timeScale)
 	case o.timeScale != 1 && !o.emulate:
 		return errors.New("--time-scale is for --emulate: virtual time has no scale")
+	case o.virtual.on && !o.emulate:
+		return errors.New("--virtual-host is for --emulate: the simulator needs no host")
 	case o.record && root == "":
 		return errors.New("--record: run it inside the source tree, where results/reference is")
 	case o.record && o.emulate:

@@ -40,10 +40,11 @@ type experimentArgs struct {
 func trapsCommand() *cli.Command {
 	return &cli.Command{
 		Name:      "traps",
-		Usage:     "walk camera-paper and camera into the traps of the published text",
+		Usage:     "walk published and hardened algorithms into the traps of the published text",
 		ArgsUsage: "[NAME...]",
-		Description: "Runs the scenarios of workloads/traps with both algorithms: the published text (camera-paper) must let\n" +
-			"two nodes in at once, or in h8 wait for ever, and the hardened one (camera) must not. --emulate runs them\n" +
+		Description: "Runs the scenarios of workloads/traps with both algorithms: the published text (camera-paper,\n" +
+			"localmutex-paper) must let two nodes in at once, or in h8, l1 and l2 wait for ever, and the hardened\n" +
+			"one (camera, localmutex) must not. --emulate runs them\n" +
 			"on real processes, --parallel of them at a time. Exit status: 0 all as it must be, 1 otherwise, 2 wrong usage,\n" +
 			"3 the host lacks something, 4 interrupted.",
 		Flags: experimentFlags("traps"),
@@ -208,9 +209,6 @@ type trapRow struct {
 	AsItMust  bool           `json:"as_it_must"`
 }
 
-// trapAlgorithms are the published text and the hardened one.
-var trapAlgorithms = [2]string{"camera-paper", "camera"}
-
 func (a *experimentArgs) reproduce(ctx context.Context, chosen []traps.Trap) (err error) {
 	ctx, stop := interruptible(ctx)
 	defer stop()
@@ -222,7 +220,7 @@ func (a *experimentArgs) reproduce(ctx context.Context, chosen []traps.Trap) (er
 	engine, run := a.engine()
 	var rows []trapRow
 	for _, t := range chosen {
-		for _, algorithm := range trapAlgorithms {
+		for _, algorithm := range []string{t.Paper, t.Hardened} {
 			rows = append(rows, trapRow{Trap: t.Name, Title: t.Title, Algorithm: algorithm, Engine: engine, FirstSeed: a.seed, Shortest: results.Unknown()})
 		}
 	}
@@ -253,7 +251,7 @@ func (a *experimentArgs) reproduce(ctx context.Context, chosen []traps.Trap) (er
 	}
 	wrong := false
 	for i := range rows {
-		rows[i].judge(chosen[i/len(trapAlgorithms)])
+		rows[i].judge(chosen[i/2])
 		wrong = wrong || !rows[i].AsItMust
 	}
 	if a.json {
@@ -298,7 +296,7 @@ func unpackTraps() (dir string, err error) {
 // judge says whether the trials are as they must be.
 func (r *trapRow) judge(t traps.Trap) {
 	switch {
-	case r.Algorithm != trapAlgorithms[0]:
+	case r.Algorithm != t.Paper:
 		r.AsItMust = r.Violating == 0 && r.Starved == 0
 	case t.Starves:
 		r.AsItMust = r.Starved > 0

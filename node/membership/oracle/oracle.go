@@ -5,7 +5,9 @@
 //
 // A life that was told failed or left does not come back; only a newer one
 // does. A newer life of a listed peer counts as told when any of its frames
-// arrives first, and so does a peer that the algorithm met itself (Learned).
+// arrives first. A peer that the algorithm met itself (Learned) is not taken
+// into the list: it is about to be told up, or it was dead before this life
+// began, and of that nobody would tell.
 // What is told about the node itself is ignored: an oracle that tells the
 // truth never tells a live node that it failed.
 //
@@ -43,7 +45,7 @@ func (m *Machine) Step(_ core.Instant, in membership.Input, out *membership.Effe
 	case membership.Heard:
 		m.renew(in.Peer, out)
 	case membership.Learned:
-		m.told(membership.Change{Peer: in.Peer, Kind: membership.Up}, out)
+		m.renew(in.Peer, out)
 	case membership.Told:
 		m.told(in.Change, out)
 	case membership.Leave, membership.Tick: // the outside tells the others

@@ -39,7 +39,9 @@ func TestTold(t *testing.T) {
 		{membership.Heard{Peer: peer(2, 1025)}, true},
 		{told(membership.Left, peer(3, 1024)), true},
 		{told(membership.Suspected, peer(3, 1024)), false},
-		{membership.Learned{Peer: peer(4, 1024)}, true},
+		{membership.Learned{Peer: peer(5, 1024)}, false}, // dead, or to be told
+		{membership.Learned{Peer: peer(2, 1026)}, true},
+		{told(membership.Up, peer(4, 1024)), true},
 		{told(membership.Failed, peer(0, 1024)), false}, // itself
 		{membership.Leave{}, false},
 		{membership.Tick{}, false},
@@ -50,7 +52,7 @@ func TestTold(t *testing.T) {
 			t.Errorf("%d: %+v gives %+v, news %t expected", i, c.in, out, c.news)
 		}
 	}
-	want := []core.Peer{peer(1, 2048), peer(2, 1025), peer(4, 1024)}
+	want := []core.Peer{peer(1, 2048), peer(2, 1026), peer(4, 1024)}
 	if d := cmp.Diff(want, m.Members(nil)); d != "" || m.Size() != 4 || m.Self() != peer(0, 1024) || m.Deadline() != core.Never {
 		t.Errorf("size %d, members (-want +got):\n%s", m.Size(), d)
 	}

@@ -24,6 +24,9 @@ type Config struct {
 	// NUpper bounds from above the number of nodes that take part; at least 1.
 	// A request needs grants of more than NUpper/2 nodes.
 	NUpper int
+	// Estimated: the bound is told by mutex.Bound, and NUpper is the least that
+	// it may be. Before the first, nobody enters and no grant counts.
+	Estimated bool
 	// SuspicionWait is the further wait between a detected failure and the
 	// silent OK (ALGORITHMS 2.4).
 	SuspicionWait time.Duration
@@ -59,6 +62,8 @@ type Machine struct {
 
 	down    []failure // detected, not yet confirmed; ascending by id
 	reaskAt core.Instant
+
+	upper int // the bound N_upper, 0: not known yet; it never falls
 
 	news  uint64 // counts the restarts this life has heard of
 	stays uint64 // counts the grants of this life that were told in parts
@@ -116,6 +121,9 @@ func New(self core.Peer, cfg Config) *Machine {
 	}
 	cfg.Slow, cfg.Probe = cfg.Slow.complete(), cfg.Probe.complete()
 	m := &Machine{cfg: cfg, self: self, reaskAt: core.Never, probeAt: core.Never}
+	if !cfg.Estimated {
+		m.upper = cfg.NUpper
+	}
 	m.retryAt, m.startAt = core.Never, core.Never
 	return m
 }
@@ -138,6 +146,8 @@ func (m *Machine) Step(now core.Instant, in mutex.Input, out *mutex.Effects) {
 		m.memberDown(now, in, out)
 	case mutex.Fence:
 		m.fence(in.Inc, out)
+	case mutex.Bound:
+		m.bound(in.Nodes, out)
 	case mutex.Tick:
 		m.tick(now, out)
 	case mutex.MemberSuspected:
@@ -163,7 +173,7 @@ func (m *Machine) enter(now core.Instant, out *mutex.Effects) {
 	m.st = mutex.Wait
 	m.clk++
 	m.cur = core.RequestID{Node: m.self.ID, Inc: m.self.Inc, TS: m.clk}
-	if !m.amnesiac {
+	if !m.forgetful() {
 		m.nGrants = 1
 	}
 	m.reaskAt = now.Add(remind * m.cfg.Reask)
@@ -206,6 +216,7 @@ func (m *Machine) askWith(now core.Instant, k core.NodeID, plain *wire.Request, 
 	}
 	p.asked, p.pending, p.hearing = true, true, part{}
 	m.nPending++
+	m.need(k)
 	if p.gone {
 		m.suspect(now, core.Peer{ID: k, Inc: p.life})
 	}
@@ -308,7 +319,7 @@ func (m *Machine) sendOK(r core.RequestID, mode core.Mode, out *mutex.Effects) {
 	out.Send(r.Node, m.tellOK(r, number, 0), mode)
 	m.rec.Raise(r)
 	m.need(r.Node)
-	if m.amnesiac {
+	if m.forgetful() {
 		m.owed.Add(r.Node)
 	}
 }
@@ -349,7 +360,25 @@ func (m *Machine) onOK(now core.Instant, q core.Peer, current bool, msg *wire.OK
 }
 
 // short reports whether the answers awaited cannot make a majority.
-func (m *Machine) short() bool { return 2*(m.nGrants+m.nPending) <= m.cfg.NUpper }
+func (m *Machine) short() bool { return !m.majority(m.nGrants + m.nPending) }
+
+// majority reports whether so many nodes are more than half of all.
+func (m *Machine) majority(n int) bool { return m.upper > 0 && 2*n > m.upper }
+
+// bound takes in what the estimator says. What a request has gathered is
+// judged by the bound of the instant at which it enters.
+func (m *Machine) bound(nodes int, out *mutex.Effects) {
+	before := m.forgetful()
+	if nodes = max(nodes, m.cfg.NUpper); nodes > m.upper || !m.has(Ratchet) {
+		m.upper = nodes
+	}
+	switch {
+	case m.amnesiac:
+		m.tryRecovery(out)
+	case before && !m.forgetful():
+		m.remember(out)
+	}
+}
 
 func (m *Machine) tryEnter(now core.Instant, out *mutex.Effects) {
 	if m.st != mutex.Wait {
@@ -363,7 +392,7 @@ func (m *Machine) tryEnter(now core.Instant, out *mutex.Effects) {
 		}
 	}
 	m.considerSlow(now, out)
-	if m.nPending == 0 && (m.own == nil || m.own.told) && (2*m.nGrants > m.cfg.NUpper || !m.has(Majority)) {
+	if m.nPending == 0 && (m.own == nil || m.own.told) && (m.majority(m.nGrants) || !m.has(Majority)) {
 		m.st = mutex.Held
 		m.reaskAt = core.Never
 		out.Granted = true

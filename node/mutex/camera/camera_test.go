@@ -200,3 +200,30 @@ func BenchmarkRequest(b *testing.B) {
 		m.Step(0, mutex.Exit{}, &out)
 	}
 }
+
+// A node that a recovery told of, and that no membership service lists, is
+// probed when it is asked for being on record only: it may have died before
+// this life began (BUGS 33).
+func TestRecoveredOwnerIsProbed(t *testing.T) {
+	const again = 2 * core.IncarnationStep
+	m := New(core.Peer{ID: 0, Inc: again}, Config{NUpper: 3, SuspicionWait: time.Second, Probe: Probe{Timeout: 8 * time.Second}})
+	step(m, 0, mutex.Start{Members: peers(1, 2), Restarted: true})
+	for _, k := range []core.NodeID{1, 2} {
+		r := &wire.Recovered{Nonce: again, Requests: []core.RequestID{{Node: 5, Inc: first, TS: 1}}}
+		step(m, 0, receive(k, first, r))
+	}
+	step(m, 0, mutex.Enter{})
+	for _, k := range []core.NodeID{1, 2} {
+		step(m, 0, receive(k, first, &wire.OK{ID: m.cur}))
+	}
+	if m.State() != mutex.Wait || !m.at(5).pending {
+		t.Fatalf("state %v: node 5 is not asked", m.State())
+	}
+	for m.State() == mutex.Wait {
+		now := m.Deadline()
+		if now > core.Instant(30*time.Second) {
+			t.Fatal("nobody probes node 5: the request waits for ever")
+		}
+		step(m, now, mutex.Tick{})
+	}
+}

@@ -50,7 +50,7 @@ const memberBytes = 3 + 7 + 4
 // the number of the stay of r in rec, 0 where it has none.
 func (m *Machine) tellOK(r core.RequestID, grant uint64, start core.NodeID) *wire.OK {
 	k := m.at(r.Node)
-	ok := &wire.OK{ID: r, Amnesiac: m.amnesiac}
+	ok := &wire.OK{ID: r, Amnesiac: m.forgetful()}
 	if n := len(m.rec); n > 0 {
 		ok.Set = make([]core.Peer, 0, n)
 		for _, j := range m.rec {

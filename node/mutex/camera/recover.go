@@ -22,13 +22,21 @@ type amnesia struct {
 	owed    requests.IDs
 }
 
+// forgetful reports whether what this node grants counts for nothing: it may
+// have granted what it has forgotten, or it may be more than the bounds of
+// others count.
+func (m *Machine) forgetful() bool { return m.amnesiac || m.upper == 0 && m.has(Settled) }
+
 // quorum is how many others must answer: together with any majority of grants
 // that counts this node, less itself, they exceed the NUpper-1 others.
 func (m *Machine) quorum() int {
-	if m.cfg.NUpper == 1 {
+	switch m.upper {
+	case 0:
+		return core.MaxNodes
+	case 1:
 		return 0 // no others
 	}
-	return m.cfg.NUpper - m.cfg.NUpper/2
+	return m.upper - m.upper/2
 }
 
 func (m *Machine) beginRecovery(now core.Instant, out *mutex.Effects) {
@@ -109,6 +117,7 @@ func (m *Machine) onRecovered(now core.Instant, q core.Peer, current bool, msg *
 			continue // over
 		}
 		m.rec.Raise(r)
+		m.need(j.ID)
 		switch {
 		case m.st == mutex.Wait && m.has(OwnRecords): // H9
 			m.ask(now, j, out)
@@ -123,6 +132,11 @@ func (m *Machine) onRecovered(now core.Instant, q core.Peer, current bool, msg *
 		return
 	}
 	m.answered.Put(q)
+	m.tryRecovery(out)
+}
+
+// tryRecovery ends the recovery where enough have answered.
+func (m *Machine) tryRecovery(out *mutex.Effects) {
 	if len(m.answered) >= m.quorum() {
 		m.endRecovery(out)
 	}
@@ -131,17 +145,22 @@ func (m *Machine) onRecovered(now core.Instant, q core.Peer, current bool, msg *
 func (m *Machine) endRecovery(out *mutex.Effects) {
 	m.amnesiac = false
 	m.nonce, m.answered, m.retryAt, m.incomplete = 0, nil, core.Never, nil
-	for k := range m.peers {
-		m.peers[k].telling = stay{}
-	}
 	out.Notes = append(out.Notes, "recovered")
-	if m.st == mutex.Wait {
-		m.nGrants++
-	}
 	for _, q := range m.waiting {
 		out.Send(q.ID, m.tellRecovered(q.Inc, 0, 0), core.Reliable)
 	}
 	m.waiting = nil
+	m.remember(out)
+}
+
+// remember makes this node's grants count, from now on and those that it owes.
+func (m *Machine) remember(out *mutex.Effects) {
+	for k := range m.peers {
+		m.peers[k].telling = stay{}
+	}
+	if m.st == mutex.Wait {
+		m.nGrants++
+	}
 	owed := m.owed
 	m.owed = nil
 	for _, k := range owed {

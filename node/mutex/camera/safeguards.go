@@ -17,11 +17,13 @@ const (
 	TreeRecords                        // an OK through a tree is remembered like any other (2.5)
 	TreeSets                           // and asks those that it names (2.5)
 	TreeLives                          // and counts in the life that gave it only (2.5, H4a)
+	Settled                            // who knows no bound yet counts for nothing
+	Ratchet                            // the bound never falls
 	Probing                            // peers that are not listed are probed (H8)
 )
 
 // safeguards names them, in the order of the constants.
-var safeguards = []string{"ok-id", "majority", "incarnation", "amnesia", "own-rec", "un-ask", "tree-rec", "tree-sets", "tree-lives", "probing"}
+var safeguards = []string{"ok-id", "majority", "incarnation", "amnesia", "own-rec", "un-ask", "tree-rec", "tree-sets", "tree-lives", "settled", "ratchet", "probing"}
 
 // ParseSafeguard returns the safeguard of that name.
 func ParseSafeguard(name string) (Safeguard, error) {

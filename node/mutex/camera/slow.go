@@ -71,7 +71,7 @@ func (m *Machine) small() bool {
 			n++
 		}
 	}
-	return 2*n <= m.cfg.NUpper
+	return !m.majority(n)
 }
 
 // beginSlow grows a tree for the current request.
@@ -91,7 +91,7 @@ func (m *Machine) beginSlow(now core.Instant, out *mutex.Effects) {
 // the list is too short, after Patience where all answers have come; and the
 // next one where a whole tree has not granted enough.
 func (m *Machine) considerSlow(now core.Instant, out *mutex.Effects) {
-	lacks := m.nPending == 0 && 2*m.nGrants <= m.cfg.NUpper
+	lacks := m.nPending == 0 && !m.majority(m.nGrants)
 	switch {
 	case !m.cfg.Slow.On:
 		return
@@ -133,7 +133,7 @@ func (m *Machine) grantInTree(t *tree) {
 		return
 	}
 	t.granted = true
-	if m.amnesiac {
+	if m.forgetful() {
 		t.ok.amnesiac.Put(m.self)
 		m.owed.Add(t.ID.Node)
 	} else {

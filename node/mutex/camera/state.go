@@ -47,6 +47,7 @@ func (m *Machine) AppendState(b []byte) []byte {
 		b = binary.AppendVarint(b, int64(f.at))
 	}
 	b = binary.AppendVarint(b, int64(m.reaskAt))
+	b = binary.AppendUvarint(b, uint64(m.upper))
 	b = binary.AppendUvarint(b, m.news)
 	if m.amnesiac {
 		b = append(b, 1)

@@ -20,6 +20,9 @@ type ExploreConfig struct {
 	Lists     [][]int // whom each node lists at every start
 	Entries   []int   // how often each node may ask for the critical section
 	Crashes   []int   // how often each node may crash; nil = never
+	// Bounds is what the size estimator of each node says, one after the other,
+	// in each of its lives; nil: the bound is NUpper (camera+estimated).
+	Bounds [][]int
 
 	// Totals over all nodes; a negative one is no bound.
 	MaxCrashes, MaxRestarts int
@@ -79,6 +82,9 @@ func (c ExploreConfig) complete() (ExploreConfig, error) {
 	}
 	if n == 0 || len(c.Entries) != n || len(c.Crashes) != n {
 		return c, fmt.Errorf("explore: %d lists, %d bounds of entries and %d of crashes: want one for each node", n, len(c.Entries), len(c.Crashes))
+	}
+	if c.Bounds != nil && (len(c.Bounds) != n || !strings.Contains(c.Algorithm+"+", "+estimated+")) {
+		return c, fmt.Errorf("explore: bounds of %d nodes for %s: want those of each node, of camera+estimated", len(c.Bounds), c.Algorithm)
 	}
 	for k := range n {
 		if c.Entries[k] < 0 || c.Entries[k] > 255 || c.Crashes[k] < 0 || c.Crashes[k] > 255 {
@@ -148,10 +154,11 @@ const (
 	down
 	drop
 	dup
+	bound
 	fence // only as part of others
 )
 
-var verbNames = [...]string{"deliver", "enter", "exit", "tick", "restart", "crash", "silent", "up", "down", "drop", "dup", "fence"}
+var verbNames = [...]string{"deliver", "enter", "exit", "tick", "restart", "crash", "silent", "up", "down", "drop", "dup", "bound", "fence"}
 
 // choice is one step: message a, or node a and perhaps its peer b.
 type choice struct {
@@ -195,6 +202,9 @@ func (m *model) nodeChoices(s *state, k int, c []choice) []choice {
 			c = append(c, choice{verb: restart, a: a})
 		}
 		return c
+	}
+	if m.cfg.Bounds != nil && int(s.told[k]) < len(m.cfg.Bounds[k]) {
+		c = append(c, choice{bound, s.told[k], a})
 	}
 	switch {
 	case x.st == mutex.None && s.entries[k] > 0:
@@ -246,6 +256,11 @@ func (m *model) do(s *state, c choice) {
 		s.left.duplicates--
 		i, _ := slices.BinarySearch(s.flight, c.a)
 		s.flight = slices.Insert(s.flight, i, c.a)
+	case bound:
+		s.told = slices.Clone(s.told)
+		s.told[k]++
+		n := m.cfg.Bounds[k][c.b]
+		m.step(s, k, bound, uint32(n), 0, mutex.Bound{Nodes: n})
 	case enter:
 		s.entries = slices.Clone(s.entries)
 		s.entries[k]--
@@ -258,6 +273,8 @@ func (m *model) do(s *state, c choice) {
 		s.left.crashes--
 		s.locals[k] = m.dead(m.at(s, k).peer)
 		clear(s.lists[k*m.n : (k+1)*m.n])
+		s.told = slices.Clone(s.told)
+		s.told[k] = 0
 	case restart:
 		s.left.restarts--
 		m.start(s, k)

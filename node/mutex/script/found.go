@@ -81,6 +81,11 @@ func (m *model) found(path []choice) (*Found, error) {
 			f.ending = append(f.ending, "restart "+nodeName(k))
 		}
 	}
+	for k, bounds := range m.cfg.Bounds {
+		for _, n := range bounds {
+			f.ending = append(f.ending, fmt.Sprintf("bound %s %d", nodeName(k), n))
+		}
+	}
 	for k := range net.Nodes {
 		for j := range net.Nodes {
 			if j != k && !m.cfg.Withheld {
@@ -157,6 +162,11 @@ func (m *model) replay(s *state, net *Net, c choice) (FoundStep, error) {
 	step.label = verbNames[c.verb]
 	cmd := verbNames[c.verb] + " " + nodeName(k)
 	switch c.verb {
+	case bound:
+		n := m.cfg.Bounds[k][c.b]
+		cmd += fmt.Sprintf(" %d", n)
+		step.label = fmt.Sprintf("bound %d", n)
+		net.Step(k, mutex.Bound{Nodes: n})
 	case enter:
 		net.Step(k, mutex.Enter{})
 	case exit:

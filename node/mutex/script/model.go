@@ -89,6 +89,8 @@ type state struct {
 	// lists[p*n+q] is what p's membership service told of q: 0 nothing, else
 	// twice the incarnation, and one more where it called that life failed.
 	lists []uint32
+	// told is how many of its bounds each node has been told in this life.
+	told []uint8
 }
 
 // budget is how often something may still happen in the whole net.
@@ -123,6 +125,7 @@ func (m *model) digest(s *state) [16]byte {
 	}
 	l := s.left
 	b = append(b, byte(l.crashes), byte(l.restarts), byte(l.losses), byte(l.duplicates), byte(l.changes), byte(l.silent))
+	b = append(b, s.told...)
 	for _, x := range s.lists {
 		b = binary.AppendUvarint(b, uint64(x))
 	}
@@ -138,7 +141,7 @@ func (m *model) digest(s *state) [16]byte {
 func (m *model) initial() *state {
 	s := &state{
 		locals: make([]uint32, m.n), entries: slices.Clone(m.cfg.Entries), crashes: slices.Clone(m.cfg.Crashes),
-		left: m.cfg.budget(), lists: make([]uint32, m.n*m.n),
+		left: m.cfg.budget(), lists: make([]uint32, m.n*m.n), told: make([]uint8, m.n),
 	}
 	for k := range m.n {
 		s.locals[k] = m.dead(core.Peer{ID: core.NodeID(k)})
@@ -384,6 +387,11 @@ func settle(net *Net, cfg ExploreConfig) {
 	for k, x := range net.Nodes {
 		if !x.Up {
 			net.Start(k, cfg.Lists[k])
+		}
+	}
+	for k, bounds := range cfg.Bounds {
+		for _, n := range bounds {
+			net.Step(k, mutex.Bound{Nodes: n})
 		}
 	}
 	if cfg.Withheld {

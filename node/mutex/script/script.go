@@ -38,6 +38,7 @@ var withoutNames = map[string]maekawa.Safeguard{
 // correction of 1987, and without other safeguards, see withoutNames), for at
 // most nUpper nodes. With +no-wait, which all know, a detected failure gives
 // the silent OK at the next Tick; camera+fast-only takes no slow path,
+// camera+estimated waits to be told the bound,
 // camera+impatient takes it as soon as grants are missing, and
 // camera+without-un-ask, and so on, lacks a safeguard of the package camera;
 // with camera+in-parts a message names one node at most.
@@ -76,6 +77,9 @@ func Algorithm(name string, nUpper int) (Make, error) {
 		cfg := camera.Config{
 			NUpper: nUpper, SuspicionWait: wait, Probe: camera.Probe{Timeout: probeTimeout},
 			Slow: camera.Slow{On: !take("fast-only")},
+		}
+		if take("estimated") {
+			cfg.NUpper, cfg.Estimated = 1, true
 		}
 		if take("impatient") {
 			cfg.Slow.Patience = -1
@@ -176,6 +180,7 @@ func tokenMachine(base string, k int, take func(string) bool) Make {
 //	restart P [P,P...]     a new process, with the list of the start or this
 //	up P Q                 P's list gains Q, in Q's present life
 //	down P Q / left P Q    P's list loses Q: detected failure, graceful leave
+//	bound P N              P's size estimator says that there are at most N
 //	fence P                P learns that it was declared failed
 //	tick P                 P gets a Tick
 //	advance DURATION       time passes; nodes get the Ticks they want
@@ -297,6 +302,15 @@ func (r *runner) command(f []string) error {
 			}
 		}
 		r.net.Start(k, r.lists[k])
+	case "bound":
+		if len(args) != 2 {
+			return errors.New("want a node and a number")
+		}
+		n, err := strconv.Atoi(args[1])
+		if err != nil || n < 1 || n > 99 {
+			return fmt.Errorf("bound %q: want 1 to 99", args[1])
+		}
+		r.net.Step(k, mutex.Bound{Nodes: n})
 	case "fence":
 		r.net.Fence(k)
 	case "tick":
