@@ -22,11 +22,12 @@ const (
 	GraphML  Format = "graphml"  // graphml.graphdrawing.org
 	Freifunk Format = "freifunk" // meshnet-lab's maps of Freifunk communities; read only
 	RTT      Format = "rtt"      // matrix of round-trip times in ms; read only
+	King     Format = "king"     // round-trip times of the King data set, as p2psim reads them; read only
 	NS3      Format = "ns3"      // pair list of the NS-3 Medley; read only
 )
 
 // Formats lists the formats that Read knows.
-func Formats() []Format { return []Format{XY, JSON, GraphML, Freifunk, RTT, NS3} }
+func Formats() []Format { return []Format{XY, JSON, GraphML, Freifunk, RTT, King, NS3} }
 
 // WriteFormats lists those of Write.
 func WriteFormats() []Format { return []Format{XY, JSON, GraphML} }
@@ -54,12 +55,12 @@ type ReadOptions struct {
 	// In an ns3 file of distances it keeps the pairs that near, 0 for all.
 	Radius float64
 
-	// Nodes keeps the first so many nodes of an RTT matrix, or so many drawn
+	// Nodes keeps the first so many nodes of an RTT matrix or King file, or so many drawn
 	// by Seed where RandomNodes is set; 0 for all.
 	Nodes       int
 	RandomNodes bool
 	Seed        uint64
-	Scale       float64 // multiplies the delays of an RTT matrix, 0 for 1
+	Scale       float64 // multiplies the delays of an RTT matrix or King file, 0 for 1
 
 	// WifiOnly keeps the links of type wifi of a Freifunk map.
 	WifiOnly bool
@@ -158,10 +159,12 @@ func Read(r io.Reader, name string, opt ReadOptions) (*Topology, error) {
 		t, err = readFreifunk(data, name, opt)
 	case RTT:
 		t, err = readRTT(data, name, opt)
+	case King:
+		t, err = readKing(data, name, opt)
 	case NS3:
 		t, err = readNS3(data, name, opt)
 	case "":
-		err = errors.New("line 1 is of no known format (x,y lines, JSON, GraphML, a matrix of round-trip times, ns3 pairs): name the format if it is one")
+		err = errors.New("line 1 is of no known format (x,y lines, JSON, GraphML, a matrix of round-trip times, King, ns3 pairs): name the format if it is one")
 	default:
 		_, err = ParseFormat(string(format), Formats())
 	}
@@ -209,6 +212,8 @@ func detect(data []byte) Format {
 		lines++
 		fields := bytes.Fields(line)
 		switch {
+		case lines == 1 && len(fields) > 1 && (string(fields[0]) == "topology" || string(fields[0]) == "node"):
+			return King
 		case lines == 2 && bytes.Count(line, []byte(",")) == 2:
 			return NS3
 		case bytes.ContainsRune(line, ','):

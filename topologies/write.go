@@ -18,7 +18,7 @@ func Write(w io.Writer, format Format, t *Topology) error {
 		return writeJSON(w, t)
 	case GraphML:
 		return writeGraphML(w, t)
-	case Freifunk, RTT, NS3:
+	case Freifunk, RTT, King, NS3:
 	}
 	_, err := ParseFormat(string(format), WriteFormats())
 	return err

@@ -83,11 +83,11 @@ var keys = []Key{
 	boolean("wifi-only", GroupTopology, func(s *Spec) *bool { return &s.WifiOnly },
 		"keep only the radio links of a freifunk map"),
 	integer("rtt-nodes", GroupTopology, func(s *Spec) *int { return &s.RTTNodes },
-		"0", 0, MaxNodes, "nodes taken from a round-trip matrix; 0: all"),
+		"0", 0, MaxNodes, "nodes taken from a round-trip matrix or King file; 0: all"),
 	boolean("rtt-random", GroupTopology, func(s *Spec) *bool { return &s.RTTRandom },
 		"draw the rtt-nodes by the seed; otherwise the first ones"),
 	number("rtt-scale", GroupTopology, func(s *Spec) *float64 { return &s.RTTScale },
-		"1", 1e-6, 1e6, "", "factor on the delays of a round-trip matrix"),
+		"1", 1e-6, 1e6, "", "factor on the delays of a round-trip matrix or King file (1.24 makes those of PlanetLab as long as King's are told to be)"),
 
 	duration("link-delay", GroupLinks, func(s *Spec) *dur { return &s.LinkDelay },
 		"5ms", 0, "one-way delay of a hop"),

@@ -122,8 +122,8 @@ func readFlags(format string, aliases ...string) []cli.Flag {
 		&cli.StringFlag{Name: format, Aliases: aliases, Usage: "`FORMAT` of the input: " + formatNames(topologies.Formats()) + " (told from the content)"},
 		&cli.BoolFlag{Name: "largest", Usage: "keep the largest connected part"},
 		&cli.BoolFlag{Name: "wifi-only", Usage: "keep the wifi links of a freifunk map"},
-		&cli.BoolFlag{Name: "random-nodes", Usage: "draw --nodes of an rtt matrix by --seed instead of taking the first"},
-		&cli.Float64Flag{Name: "scale", Value: 1, Usage: "multiply the delays of an rtt matrix by `FACTOR`"},
+		&cli.BoolFlag{Name: "random-nodes", Usage: "draw --nodes of an rtt or king file by --seed instead of taking the first"},
+		&cli.Float64Flag{Name: "scale", Value: 1, Usage: "multiply the delays of an rtt or king file by `FACTOR` (king files in ms: 1000)"},
 	}
 }
 
