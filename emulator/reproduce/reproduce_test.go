@@ -218,3 +218,38 @@ func TestOtherEngines(t *testing.T) {
 		}
 	}
 }
+
+// TestFairK holds the figures at the published rate against what is known of
+// them: the mean from the cycle of a token, spreads far below BV95-style's.
+func TestFairK(t *testing.T) {
+	s := *named(t, "fairk-fig3")
+	runs := 0
+	cells, _, err := runner.Run(t.Context(), &s, runner.Options{Seed: 1, Trials: 2, Temp: t.TempDir(), Plan: func(n int) { runs = n }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if runs != 4 {
+		t.Errorf("%d runs, want 2 of each algorithm, whatever the number of figures", runs)
+	}
+	if len(cells) != 100*len(s.Series) {
+		t.Fatalf("%d cells, want one a node and series", len(cells))
+	}
+	sum := map[string]float64{}
+	for _, c := range cells {
+		sum[c.Series] += c.Got.Mean / 100
+		switch {
+		case strings.HasPrefix(c.Series, "Fair-K") && c.Verdict != reproduce.Agree:
+			t.Errorf("%s of node %v: %+v: %s", c.Series, c.X, c.Got, c.Verdict)
+		case c.Series == "Fair-K, mean" && c.Got.Messages > 9:
+			t.Errorf("%v messages an entry", c.Got.Messages)
+		}
+	}
+	// A token serves 1 of 100 nodes in turn, of three such: 11 s each; the node
+	// was in the section for 10 s and thought for 2 s.
+	if want := 100*11/3. - 12; math.Abs(sum["Fair-K, mean"]/want-1) > 0.01 {
+		t.Errorf("mean time to token %v s, want %v", sum["Fair-K, mean"], want)
+	}
+	if sum["BV95-style (random), spread"] < 15*sum["Fair-K, spread"] {
+		t.Errorf("spreads %v", sum)
+	}
+}
