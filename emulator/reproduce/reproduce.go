@@ -129,7 +129,7 @@ func Run(ctx context.Context, s *reproduce.Sweep, opt Options) (cells []reproduc
 		notes = append(notes, fmt.Sprintf("%d runs ended with requests unserved: their waits are those of the served ones", unserved))
 	}
 	if unfit > 0 {
-		notes = append(notes, fmt.Sprintf("%d runs were unfaithful: the host did not keep up, and their figures are left out (a larger --time-scale helps)", unfit))
+		notes = append(notes, fmt.Sprintf("%d runs were unfaithful: the host did not keep up, and their times are left out (a larger --time-scale helps)", unfit))
 	}
 	for i := range s.Series {
 		l := &s.Series[i]

@@ -52,7 +52,7 @@ func (s *Sweep) EstimatedAt(l *Series, node core.NodeID, trials []*results.Trial
 func estimated(of func(*results.Trial) float64, trials []*results.Trial) Estimate {
 	var values, messages []float64
 	for _, t := range trials {
-		if v := of(t); !math.IsNaN(v) && !math.IsInf(v, 0) && !t.Unfit() {
+		if v := of(t); !math.IsNaN(v) && !math.IsInf(v, 0) && !(s.timed() && t.Unfit()) {
 			values = append(values, v)
 		}
 		if t.E2EMessages.Known() && t.Served > 0 {

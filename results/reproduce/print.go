@@ -51,6 +51,11 @@ func (r *Result) Print(w io.Writer) error {
 			return err
 		}
 	}
+	for _, q := range r.quotients() {
+		if _, err := fmt.Fprintln(w, q); err != nil {
+			return err
+		}
+	}
 	v, why := Outcome(r.Cells)
 	rule := ""
 	if slices.ContainsFunc(s.Series, func(l Series) bool { return l.Published != nil }) {
@@ -83,6 +88,35 @@ func (r *Result) shown() []*Cell {
 		}
 	}
 	return cells
+}
+
+// quotients says by how much each series lies above the one that the sweep
+// names, point by point.
+func (r *Result) quotients() (lines []string) {
+	if r.Sweep.Over == "" {
+		return nil
+	}
+	base := map[float64]float64{}
+	for _, c := range r.Cells {
+		if c.Series == r.Sweep.Over {
+			base[c.X] = c.Got.Mean
+		}
+	}
+	for _, l := range r.Sweep.Series {
+		if l.Name == r.Sweep.Over {
+			continue
+		}
+		line := ""
+		for _, c := range r.Cells {
+			if b, ok := base[c.X]; ok && c.Series == l.Name && b > 0 && !math.IsNaN(c.Got.Mean) {
+				line += fmt.Sprintf(", %+.1f %% at %s", 100*(c.Got.Mean/b-1), number(c.X))
+			}
+		}
+		if line != "" {
+			lines = append(lines, l.Name+" over "+r.Sweep.Over+": "+strings.TrimPrefix(line, ", "))
+		}
+	}
+	return lines
 }
 
 func figure(v float64) string {

@@ -27,6 +27,7 @@ type Sweep struct {
 	Y        string            `yaml:"y"`
 	LogX     bool              `yaml:"log-x"`
 	LogY     bool              `yaml:"log-y"`
+	Over     string            `yaml:"over"` // the series that the others are divided by, in notes
 	Trials   int               `yaml:"trials"`
 	Rounds   int               `yaml:"rounds"`
 	Scenario map[string]string `yaml:"scenario"`
@@ -91,6 +92,9 @@ var metrics = map[string]func(*results.Trial) float64{
 	"wait-by-nodes":      func(t *results.Trial) float64 { return waitMean(t) / float64(t.Nodes) / 1e3 },
 	"max-concurrent":     func(t *results.Trial) float64 { return float64(t.MaxConcurrent) },
 	"bytes-per-cs":       func(t *results.Trial) float64 { return float64(t.Bytes) / float64(t.Served) },
+	"wire-bytes-per-cs": func(t *results.Trial) float64 {
+		return (float64(t.Bytes) + headers*float64(t.E2EMessages)) / float64(t.Served)
+	},
 
 	"lock-mean":     local(func(l *results.Local) float64 { return float64(l.LockMS.Mean) }),
 	"tries-mean":    local(func(l *results.Local) float64 { return float64(l.TriesMean) }),
@@ -144,6 +148,14 @@ func figuresOf(metric string) []string {
 	return nil
 }
 
+// headers are the bytes of a datagram before its payload: IPv4 without options
+// (RFC 791) and UDP (RFC 768).
+const headers = 20 + 8
+
+// timed reports whether the metric is a time, which a host that does not keep
+// up falsifies. Bytes it does not, apart from repetitions.
+func (s *Sweep) timed() bool { return !strings.Contains(s.Metric, "bytes") }
+
 func waitMean(t *results.Trial) float64 {
 	sum := 0.0
 	for _, w := range t.WaitsMS {
@@ -154,10 +166,10 @@ func waitMean(t *results.Trial) float64 {
 
 // Metrics lists the metrics: mean wait in ms; the same divided by requests or
 // nodes, in s; most nodes in the critical section at once; bytes of the
-// algorithm an entry; time to token in s, of a run or of its nodes; sizes of
-// membership lists; of localmutex the mean time that a lock takes in ms,
-// competitions a lock, bytes of the largest state and message, and most
-// messages under way on a link.
+// algorithm an entry, end to end, without and with the headers of UDP and IPv4;
+// time to token in s, of a run or of its nodes; sizes of membership lists; of
+// localmutex the mean time that a lock takes in ms, competitions a lock, bytes
+// of the largest state and message, and most messages under way on a link.
 func Metrics() []string {
 	list := append(slices.Sorted(maps.Keys(metrics)), slices.Sorted(maps.Keys(figures))...)
 	return append(list, TimeByNode, ListSizes)
@@ -258,6 +270,9 @@ func Parse(text []byte, file string) (*Sweep, error) {
 		} else if all != nil && !slices.Contains(all, l.Figure) {
 			bad("series %q: figure %q: want one of %s", l.Name, l.Figure, strings.Join(all, ", "))
 		}
+	}
+	if s.Over != "" && !seen[s.Over] {
+		bad("over %q: want the name of a series", s.Over)
 	}
 	if len(errs) > 0 {
 		return nil, errors.Join(errs...)
