@@ -34,12 +34,12 @@ func (s *Sweep) Estimated(l *Series, trials []*results.Trial) Estimate {
 	if several := figures[s.Metric]; several != nil {
 		of = several[l.Figure]
 	}
-	return estimated(of, trials)
+	return s.estimated(of, trials)
 }
 
 // EstimatedAt is Estimated for one node, of TimeByNode.
 func (s *Sweep) EstimatedAt(l *Series, node core.NodeID, trials []*results.Trial) Estimate {
-	return estimated(func(t *results.Trial) float64 {
+	return s.estimated(func(t *results.Trial) float64 {
 		for _, n := range t.ByNode {
 			if n.Node == node && n.Entries > 0 {
 				return nodeFigures[l.Figure](n) / 1e3
@@ -49,7 +49,7 @@ func (s *Sweep) EstimatedAt(l *Series, node core.NodeID, trials []*results.Trial
 	}, trials)
 }
 
-func estimated(of func(*results.Trial) float64, trials []*results.Trial) Estimate {
+func (s *Sweep) estimated(of func(*results.Trial) float64, trials []*results.Trial) Estimate {
 	var values, messages []float64
 	for _, t := range trials {
 		if v := of(t); !math.IsNaN(v) && !math.IsInf(v, 0) && !(s.timed() && t.Unfit()) {
