@@ -142,6 +142,8 @@ var keys = []Key{
 		stack.Configured, []string{stack.Configured, stack.Gossip}, "where that bound comes from: the key n-upper, or an estimate that the nodes make while they run (camera)"),
 	duration("suspicion-wait", GroupAlgorithm, func(s *Spec) *dur { return &s.SuspicionWait },
 		"0s", 0, "further wait between a detected failure and the silent OK; not given: membership-suspicion with medley, else 0s").derived(),
+	boolean("durable", GroupAlgorithm, func(s *Spec) *bool { return &s.Durable },
+		"what other nodes rely on is written to a file of the node before they hear of it, so that a restarted node has forgotten nothing (camera)"),
 	choice("slow-path", GroupAlgorithm, func(s *Spec) *string { return &s.SlowPath },
 		stack.SlowAuto, []string{stack.SlowAuto, stack.SlowOff}, "a request whose membership list or whose grants make no majority goes through a spanning tree (camera); off: it waits"),
 	integer("tree-failures", GroupAlgorithm, func(s *Spec) *int { return &s.TreeFailures },

@@ -156,9 +156,12 @@ func (r *resolver) stack() {
 	}
 	r.algorithm = stack.Algorithm{
 		Name: s.Algorithm, NUpper: s.NUpper, SuspicionWait: s.SuspicionWait, Release: s.Release,
-		Estimate: s.NUpperFrom, SlowPath: s.SlowPath, TreeFailures: s.TreeFailures, ProbeTimeout: s.ProbeTimeout,
+		Estimate: s.NUpperFrom, Durable: s.Durable, SlowPath: s.SlowPath, TreeFailures: s.TreeFailures, ProbeTimeout: s.ProbeTimeout,
 		Snapshot: s.PaperSnapshot, ReleaseByID: s.PaperReleaseByID,
 		KeepDeferred: s.ImitateDeferred,
+	}
+	if s.Durable && s.Algorithm != "camera" {
+		r.bad("durable", `"true": only camera keeps its state, but algorithm is %s`, s.Algorithm)
 	}
 	if s.ProbeTimeout == 0 {
 		r.algorithm.ProbeTimeout = -1 // never

@@ -72,6 +72,7 @@ func TestResolveErrors(t *testing.T) {
 		{"lists", "nodes: 3\nmembership: static:bad.lists", "s.yaml:2:13: membership: "},
 		{"lists file", "nodes: 3\nmembership: static:none.lists", "s.yaml:2:13: membership: stat DIR/none.lists: no such file or directory"},
 		{"majority", "nodes: 4\nn-upper: 8", "s.yaml:2:10: n-upper: 8: a majority needs 5 nodes, but there are 4"},
+		{"durable without camera", "algorithm: ra\ndurable: true", `s.yaml:2:10: durable: "true": only camera keeps its state, but algorithm is ra`},
 		{"estimate without camera", "algorithm: ra\nn-upper-from: gossip", `s.yaml:2:15: n-upper-from: "gossip": only camera takes a bound, but algorithm is ra`},
 		{"ping timeout", "membership-period: 1s\nmembership-ping-timeout: 1s", "s.yaml:2:26: membership-ping-timeout: 1s: want less than membership-period 1s"},
 		{"rto order", "rto-min: 2s\nrto-max: 1s\nrto: 1s", "s.yaml:1:10: rto-min: 2s: want at most rto-max 1s"},

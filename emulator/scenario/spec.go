@@ -70,6 +70,7 @@ type Spec struct {
 	TreeChoice       string
 	SuspicionWait    time.Duration
 	NUpperFrom       string
+	Durable          bool
 	SlowPath         string
 	TreeFailures     int
 	ProbeTimeout     time.Duration

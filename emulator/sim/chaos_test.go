@@ -244,6 +244,9 @@ func TestChaos(t *testing.T) {
 		{"short lists", "static", 2, shortLists, true},
 		{"short lists, estimated", "static", 3, func(c *stack.Config) { shortLists(c); estimating(c) }, true},
 		{"medley, estimated", "medley", 3, estimating, false},
+		{"medley, durable", "medley", 3, durable, false},
+		{"oracle, durable", "oracle", 3, durable, false},
+		{"short lists, durable", "static", 3, func(c *stack.Config) { shortLists(c); durable(c) }, true},
 		{"oracle, estimated", "oracle", 3, estimating, false},
 	} {
 		service := c.service
@@ -271,6 +274,9 @@ func TestChaos(t *testing.T) {
 				}
 				if j.stuck() {
 					stuck++
+					if strings.Contains(c.name, "durable") {
+						t.Errorf("seed %d: %d of %d are amnesiac, though nobody forgets", seed, len(j.amnesiac), j.nodes)
+					}
 				}
 				if w.Stats.Holders != 0 && len(j.holding) != w.Stats.Holders {
 					t.Errorf("seed %d: %d holders at the end by Stats, %d by the log", seed, w.Stats.Holders, len(j.holding))
@@ -293,6 +299,8 @@ func shortLists(c *stack.Config) {
 	n := core.NodeID(c.Nodes)
 	c.Members = slices.DeleteFunc(slices.Clone(c.Members), func(p core.Peer) bool { d := (p.ID - c.Self.ID + n) % n; return d > 2 || n < 7 && d > 1 })
 }
+
+func durable(c *stack.Config) { c.Algorithm.Durable = true }
 
 func estimating(c *stack.Config) { c.Algorithm.Estimate = stack.Gossip }
 

@@ -42,7 +42,7 @@ func (w *World) start(id core.NodeID) {
 	}
 	*n = node{machine: m, inc: n.inc, alive: true, idle: true, timer: core.Never}
 	w.setIdle(n, false)
-	w.input(id, stack.Boot{PID: int(id) + 1})
+	w.input(id, stack.Boot{PID: int(id) + 1, Kept: w.kept[id]})
 	w.tellLinks(id)
 	if w.began && n.alive {
 		w.input(id, stack.Begin{Epoch: w.epoch})

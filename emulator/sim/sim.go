@@ -90,6 +90,7 @@ type World struct {
 	now    core.Instant
 	events queue
 	nodes  []node
+	kept   [][]byte        // by node, over its lives
 	busy   int             // nodes that run and are not idle
 	chans  []*link.Channel // two a link: A->B at 2i, B->A at 2i+1
 	linkOf []int32         // [from*nodes+to] of neighbours: index into chans
@@ -158,7 +159,7 @@ type arrival struct {
 func New(cfg Config) (*World, error) {
 	n := len(cfg.Topology.Nodes)
 	w := &World{
-		cfg: cfg, nodes: make([]node, n),
+		cfg: cfg, nodes: make([]node, n), kept: make([][]byte, n),
 		mesh:   mesh.New(cfg.Topology, cfg.Params, cfg.Metric),
 		chans:  make([]*link.Channel, 2*len(cfg.Topology.Links)),
 		linkOf: make([]int32, n*n),
@@ -479,6 +480,8 @@ func (w *World) carryOut(id core.NodeID, effects []stack.Effect) {
 			w.send(id, &e.Frame, e.Size+headerBytes)
 		case stack.Flood:
 			w.flood(id, e.To, &e.Frame, e.Size+headerBytes)
+		case stack.Persist:
+			w.kept[id] = e.Data
 		case stack.Log:
 			w.account(n, e.Event)
 			w.log(id, e.Event)

@@ -144,6 +144,11 @@ func (w *watched) Close() error {
 }
 
 // logPath is the event log of a node in the run directory.
+// statePath names the file of what a node keeps over a crash.
+func statePath(runDir string, node uint32) string {
+	return filepath.Join(runDir, "nodes", fmt.Sprintf("%d.state", node))
+}
+
 func logPath(runDir string, node uint32) string {
 	return filepath.Join(runDir, "nodes", fmt.Sprintf("%d.jsonl", node))
 }

@@ -148,6 +148,7 @@ func (s *Server) Start(_ context.Context, req *controlpb.StartRequest) (*control
 			fmt.Sprintf("CHURNBED_INCARNATION=%d", p.inc),
 			"CHURNBED_ADDRESS="+fabric.Addr(id).String(),
 			"CHURNBED_LOG_FD=3",
+			"CHURNBED_STATE="+statePath(s.plan.RunDir, req.GetNode()),
 			// One thread of Go code a node: hundreds share the cores.
 			"GOMAXPROCS=1", "GOGC=200", "GOTRACEBACK=single",
 		),

@@ -42,6 +42,7 @@ type Env struct {
 	Node    core.Peer
 	Address netip.Addr // mesh address
 	Log     io.Writer  // opened for appending
+	State   string     // file for what is kept over a crash; "": nothing is
 	Stream  Stream
 }
 
@@ -102,6 +103,11 @@ func run(ctx context.Context, env Env) error {
 			return errors.Join(err, socket.Close())
 		}
 	}
+	if cfg.Algorithm.Durable {
+		if h.kept, err = recall(env.State); err != nil {
+			return errors.Join(err, socket.Close())
+		}
+	}
 	defer context.AfterFunc(ctx, socket.Wake)()
 	received := make(chan struct{})
 	go func() {
@@ -157,6 +163,7 @@ type host struct {
 	carrier    *carrier // nil: the machine does not want to know of links
 	dropped    udpDrops
 	ended      bool
+	kept       []byte // by earlier lives
 
 	mu       sync.Mutex
 	commands []*controlpb.Command
@@ -185,7 +192,7 @@ func (h *host) receive() {
 // arrived before a timer was due is handled before it, also where the host is
 // overloaded or the process was stopped meanwhile.
 func (h *host) loop(ctx context.Context) error {
-	if err := h.step(h.clock.Now(), stack.Boot{PID: os.Getpid()}); err != nil {
+	if err := h.step(h.clock.Now(), stack.Boot{PID: os.Getpid(), Kept: h.kept}); err != nil {
 		return err
 	}
 	if err := h.openLinks(); err != nil {
@@ -342,6 +349,10 @@ func (h *host) carryOut(now core.Instant) error {
 				if err := h.socket.SendOneHop(h.links[k], e.Frame.Append); err != nil {
 					return err
 				}
+			}
+		case stack.Persist:
+			if err := h.keep(e.Data); err != nil {
+				return err
 			}
 		case stack.Log:
 			if err := h.log.Write(e.Event); err != nil {

@@ -28,10 +28,12 @@ type Input interface{ input() }
 type (
 	// Start begins the life of the machine; it is its first input. Members is
 	// the membership list at that moment, without the node itself. Restarted
-	// is true when an earlier life of the node may have answered requests.
+	// is true when an earlier life of the node may have answered requests; Kept
+	// is then what it asked last to be kept (Effects.Persist), nil: nothing.
 	Start struct {
 		Members   []core.Peer
 		Restarted bool
+		Kept      []byte
 	}
 	// Enter asks for the critical section (state None only).
 	Enter struct{}
@@ -91,6 +93,9 @@ func (Tick) input()            {}
 // Granted before it sends what follows, and calls Reset between steps.
 type Effects struct {
 	Sends []core.Send
+	// Persist, if not nil, replaces what the node keeps over a crash, before
+	// anything else of this step is carried out. The machine never changes it.
+	Persist []byte
 	// Granted is set when this step moved the machine to Held.
 	Granted bool
 	// Given is the request that this step gave up (after Fence), if any.
@@ -113,7 +118,7 @@ type Effects struct {
 func (e *Effects) Reset() {
 	clear(e.Sends)
 	e.Sends, e.Granted, e.Given = e.Sends[:0], false, core.RequestID{}
-	e.Failed, e.Returned = e.Failed[:0], e.Returned[:0]
+	e.Failed, e.Returned, e.Persist = e.Failed[:0], e.Returned[:0], nil
 	e.Learned, e.Forget, e.Facts, e.Notes = e.Learned[:0], e.Forget[:0], e.Facts[:0], e.Notes[:0]
 }
 

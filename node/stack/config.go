@@ -69,6 +69,8 @@ type Algorithm struct {
 	RingQuorum int           `json:"ring_quorum,omitempty"`
 	// TreeChoice is how a requester picks a tree (bv95): load, random, last.
 	TreeChoice string `json:"tree_choice,omitempty"`
+	// Durable: what others rely on survives the process (camera).
+	Durable bool `json:"durable,omitempty"`
 	// SlowPath is SlowAuto ("" as well) or SlowOff, TreeFailures the f of the
 	// slow path's trees, 0 = 2 (camera; ALGORITHMS 2.5).
 	SlowPath     string `json:"slow_path,omitempty"`

@@ -41,7 +41,7 @@ var withSettings = map[string]func(*Config) mutex.Machine{
 	"localmutex-paper": func(c *Config) mutex.Machine { return newLocal(c, true) },
 	"camera": func(c *Config) mutex.Machine {
 		return camera.New(c.Self, camera.Config{
-			NUpper: c.leastUpper(), Estimated: c.estimates(), SuspicionWait: c.Algorithm.SuspicionWait,
+			NUpper: c.leastUpper(), Estimated: c.estimates(), Durable: c.Algorithm.Durable, SuspicionWait: c.Algorithm.SuspicionWait,
 			Slow:  camera.Slow{On: c.Algorithm.SlowPath != SlowOff, Failures: c.Algorithm.TreeFailures},
 			Probe: camera.Probe{Timeout: probeTimeout(&c.Algorithm), NoDetector: c.Membership.Service == "static"},
 		})

@@ -20,8 +20,12 @@ import (
 type Input interface{ input() }
 
 type (
-	// Boot starts the node; it is the first input.
-	Boot struct{ PID int }
+	// Boot starts the node; it is the first input. Kept is what the last Persist
+	// of its earlier lives kept, nil: nothing.
+	Boot struct {
+		PID  int
+		Kept []byte
+	}
 	// Arrived is a frame from the network, Size its encoded length in bytes.
 	Arrived struct {
 		Frame wire.Frame
@@ -74,13 +78,14 @@ func (Resend) input()  {}
 type Op uint8
 
 const (
-	Send   Op = iota // hand Frame to the network, for To
-	Flood            // hand Frame to every one-hop neighbour but To (None: to all)
-	Log              // append Event to the log
-	State            // the requester's state is now State, request No
-	Joined           // the node is a member
-	Idle             // all local arrivals are served or given up
-	End              // the node is done; nothing follows
+	Send    Op = iota // hand Frame to the network, for To
+	Flood             // hand Frame to every one-hop neighbour but To (None: to all)
+	Persist           // keep Data over a crash, in place of what was kept before
+	Log               // append Event to the log
+	State             // the requester's state is now State, request No
+	Joined            // the node is a member
+	Idle              // all local arrivals are served or given up
+	End               // the node is done; nothing follows
 )
 
 // Effect is one thing that Step asks of the owner. Effects are carried out in
@@ -91,6 +96,7 @@ type Effect struct {
 	Frame wire.Frame
 	Size  int // of the encoded frame, bytes
 	Event *eventlog.Event
+	Data  []byte // never changed
 	State mutex.State
 	No    int
 	// OneHop: the frame is to go over the link to its destination only.
@@ -195,7 +201,7 @@ func (n *Node) Step(now core.Instant, in Input, out []Effect) []Effect {
 	n.wake(now)
 	switch in := in.(type) {
 	case Boot:
-		n.boot(now, in.PID)
+		n.boot(now, in)
 	case Arrived:
 		n.arrived(now, &in.Frame, in.Size)
 	case Begin:
@@ -290,11 +296,11 @@ func (n *Node) membershipDeadline() core.Instant {
 	return n.membership.Deadline()
 }
 
-func (n *Node) boot(now core.Instant, pid int) {
+func (n *Node) boot(now core.Instant, in Boot) {
 	n.booted = now
-	n.log(&eventlog.Event{T: int64(now), Kind: eventlog.Start, PID: pid})
+	n.log(&eventlog.Event{T: int64(now), Kind: eventlog.Start, PID: in.PID})
 	n.stepMembership(now, membership.Start{Self: n.self, Peers: n.cfg.Members, Join: n.cfg.Join})
-	n.stepMutex(now, mutex.Start{Members: n.membership.Members(nil), Restarted: n.cfg.Restarted})
+	n.stepMutex(now, mutex.Start{Members: n.membership.Members(nil), Restarted: n.cfg.Restarted, Kept: in.Kept})
 	n.stepSize(now, size.Start{Members: n.membership.Members(nil), Neighbours: n.cfg.Neighbours, Later: n.cfg.Join || n.cfg.Restarted})
 	n.stepGroup(now, smart.Start{Members: n.membership.Members(nil), First: !n.cfg.Join && !n.cfg.Restarted})
 	n.probes.start(now, int(n.self.ID), n.cfg.Nodes)
@@ -517,6 +523,9 @@ func (n *Node) stepMutexThen(now core.Instant, in mutex.Input, then func()) {
 	fx := &n.mfx
 	fx.Reset()
 	n.mutex.Step(now, in, fx)
+	if fx.Persist != nil {
+		*n.out = append(*n.out, Effect{Op: Persist, Data: fx.Persist})
+	}
 	if then != nil {
 		then()
 	}

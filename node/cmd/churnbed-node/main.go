@@ -57,6 +57,7 @@ func run() error {
 		Node:    core.Peer{ID: core.NodeID(node), Inc: core.Incarnation(inc)},
 		Address: address,
 		Log:     os.NewFile(uintptr(fd), "log"),
+		State:   os.Getenv("CHURNBED_STATE"),
 		Stream:  stream,
 	})
 }

@@ -35,6 +35,9 @@ type Config struct {
 	// answered; unanswered peers are reminded twelve times as slowly. 0 =
 	// DefaultReask.
 	Reask time.Duration
+	// Durable: what others rely on is kept over a crash, by Effects.Persist and
+	// Start.Kept, and a life that finds it is not amnesiac.
+	Durable bool
 	// MaxMessage is how many bytes of a frame a message may take; what does not
 	// fit is told in parts. 0 = wire.MaxPayload.
 	MaxMessage int
@@ -64,6 +67,8 @@ type Machine struct {
 	reaskAt core.Instant
 
 	upper int // the bound N_upper, 0: not known yet; it never falls
+
+	unsaved bool // others may rely on more than was kept
 
 	news  uint64 // counts the restarts this life has heard of
 	stays uint64 // counts the grants of this life that were told in parts
@@ -131,6 +136,9 @@ func New(self core.Peer, cfg Config) *Machine {
 // Step implements mutex.Machine.
 func (m *Machine) Step(now core.Instant, in mutex.Input, out *mutex.Effects) {
 	m.now = now
+	if !m.has(PersistFirst) {
+		m.persist(out) // what the step before has told already
+	}
 	switch in := in.(type) {
 	case mutex.Start:
 		m.start(now, in, out)
@@ -154,6 +162,9 @@ func (m *Machine) Step(now core.Instant, in mutex.Input, out *mutex.Effects) {
 	}
 	// H10: to decide and to enter is one step, whatever the input was.
 	m.tryEnter(now, out)
+	if _, starts := in.(mutex.Start); starts || len(out.Sends) > 0 && m.has(PersistFirst) {
+		m.persist(out)
+	}
 }
 
 func (m *Machine) start(now core.Instant, in mutex.Start, out *mutex.Effects) {
@@ -164,7 +175,8 @@ func (m *Machine) start(now core.Instant, in mutex.Start, out *mutex.Effects) {
 		m.at(p.ID).listed = true
 		m.learnLife(now, p, out)
 	}
-	if in.Restarted && m.has(Amnesia) {
+	m.unsaved = true // also where it is nothing: who finds no file knows nothing
+	if in.Restarted && !m.restore(now, in.Kept, out) && m.has(Amnesia) {
 		m.beginRecovery(now, out)
 	}
 }
@@ -317,7 +329,7 @@ func (m *Machine) sendOK(r core.RequestID, mode core.Mode, out *mutex.Effects) {
 		number = t.number
 	}
 	out.Send(r.Node, m.tellOK(r, number, 0), mode)
-	m.rec.Raise(r)
+	m.record(r)
 	m.need(r.Node)
 	if m.forgetful() {
 		m.owed.Add(r.Node)
@@ -370,7 +382,7 @@ func (m *Machine) majority(n int) bool { return m.upper > 0 && 2*n > m.upper }
 func (m *Machine) bound(nodes int, out *mutex.Effects) {
 	before := m.forgetful()
 	if nodes = max(nodes, m.cfg.NUpper); nodes > m.upper || !m.has(Ratchet) {
-		m.upper = nodes
+		m.upper, m.unsaved = nodes, true
 	}
 	switch {
 	case m.amnesiac:

@@ -76,6 +76,18 @@
 // With no such quorum of nodes that remember, for example after all nodes
 // restarted at once, everyone stays amnesiac and nobody enters.
 //
+// # Durable state
+//
+// With Config.Durable a process that starts again is not amnesiac: it finds
+// rec, its clock, the bound NUpper and the lives that it knew of, as they were
+// when it sent its last message. Effects.Persist is carried out before the
+// messages of its step, so nothing that others have heard is missing. Then r of
+// the claim above is in rec of x', or over; and of the lemma's y', since y knew
+// x' when it answered. A life that finds no such state, or one of an amnesiac
+// life, is amnesiac as before; a first life keeps something at once, so that a
+// lost file is told from nothing granted. What ended while the process was dead
+// stays in rec until its node asks again: a node asked too many, no harm.
+//
 // # Failures
 //
 // A peer whose failure is detected is given up (silent OK) only SuspicionWait

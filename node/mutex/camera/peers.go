@@ -34,7 +34,7 @@ func (m *Machine) learnLife(now core.Instant, q core.Peer, out *mutex.Effects) {
 	}
 	if q.Inc.Start() > core.FirstIncarnation.Start() {
 		m.news++
-		p.newsAt = m.news
+		p.newsAt, m.unsaved = m.news, true
 	}
 	p.told, p.heard, p.heardInc, p.gone = 0, 0, 0, false
 	p.telling, p.hearing = stay{}, part{}

@@ -43,7 +43,7 @@ func (m *Machine) beginRecovery(now core.Instant, out *mutex.Effects) {
 	if m.quorum() == 0 {
 		return
 	}
-	m.amnesiac = true
+	m.amnesiac, m.unsaved = true, true
 	m.nonce = m.self.Inc
 	m.retryAt = now.Add(m.cfg.Reask)
 	out.Notes = append(out.Notes, "amnesiac")
@@ -106,27 +106,7 @@ func (m *Machine) onRecovered(now core.Instant, q core.Peer, current bool, msg *
 		return
 	}
 	for _, r := range msg.Requests {
-		if r.Node == m.self.ID {
-			continue
-		}
-		j := core.Peer{ID: r.Node, Inc: r.Inc}
-		m.clk = max(m.clk, r.TS)
-		m.learnLife(now, j, out)
-		p := m.at(j.ID)
-		if r.Inc.Start() < p.life.Start() || !r.NewerThan(p.done) {
-			continue // over
-		}
-		m.rec.Raise(r)
-		m.need(j.ID)
-		switch {
-		case m.st == mutex.Wait && m.has(OwnRecords): // H9
-			m.ask(now, j, out)
-		case !p.listed:
-			// Its owner may be dead and gone from the list that this life was
-			// given: the membership service must find out, or the request is
-			// named for ever.
-			out.Learned = append(out.Learned, j)
-		}
+		m.takeOver(now, r, out)
 	}
 	if !m.recovering(q, msg, out) {
 		return
@@ -143,7 +123,7 @@ func (m *Machine) tryRecovery(out *mutex.Effects) {
 }
 
 func (m *Machine) endRecovery(out *mutex.Effects) {
-	m.amnesiac = false
+	m.amnesiac, m.unsaved = false, true
 	m.nonce, m.answered, m.retryAt, m.incomplete = 0, nil, core.Never, nil
 	out.Notes = append(out.Notes, "recovered")
 	for _, q := range m.waiting {

@@ -19,11 +19,12 @@ const (
 	TreeLives                          // and counts in the life that gave it only (2.5, H4a)
 	Settled                            // who knows no bound yet counts for nothing
 	Ratchet                            // the bound never falls
+	PersistFirst                       // what others rely on is kept before they hear of it
 	Probing                            // peers that are not listed are probed (H8)
 )
 
 // safeguards names them, in the order of the constants.
-var safeguards = []string{"ok-id", "majority", "incarnation", "amnesia", "own-rec", "un-ask", "tree-rec", "tree-sets", "tree-lives", "settled", "ratchet", "probing"}
+var safeguards = []string{"ok-id", "majority", "incarnation", "amnesia", "own-rec", "un-ask", "tree-rec", "tree-sets", "tree-lives", "settled", "ratchet", "persist", "probing"}
 
 // ParseSafeguard returns the safeguard of that name.
 func ParseSafeguard(name string) (Safeguard, error) {

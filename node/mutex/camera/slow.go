@@ -148,7 +148,7 @@ func (m *Machine) grantInTree(t *tree) {
 		raise(&t.ok.lives, p)
 	}
 	if m.has(TreeRecords) {
-		m.rec.Raise(t.ID)
+		m.record(t.ID)
 	}
 	m.need(t.ID.Node)
 }

@@ -271,7 +271,7 @@ func (m *model) do(s *state, c choice) {
 		s.crashes, s.lists = slices.Clone(s.crashes), slices.Clone(s.lists)
 		s.crashes[k]--
 		s.left.crashes--
-		s.locals[k] = m.dead(m.at(s, k).peer)
+		s.locals[k] = m.dead(m.at(s, k).peer, m.at(s, k).kept)
 		clear(s.lists[k*m.n : (k+1)*m.n])
 		s.told = slices.Clone(s.told)
 		s.told[k] = 0

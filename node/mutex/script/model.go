@@ -42,6 +42,7 @@ type local struct {
 	// amnesiac as Node.Amnesiac
 	amnesiac bool
 	broken   string        // an invariant of its own
+	kept     []byte        // over its lives
 	custody  mutex.Custody // of a token algorithm
 	machine  mutex.Machine // nil once it has gone on
 }
@@ -144,7 +145,7 @@ func (m *model) initial() *state {
 		left: m.cfg.budget(), lists: make([]uint32, m.n*m.n), told: make([]uint8, m.n),
 	}
 	for k := range m.n {
-		s.locals[k] = m.dead(core.Peer{ID: core.NodeID(k)})
+		s.locals[k] = m.dead(core.Peer{ID: core.NodeID(k)}, nil)
 	}
 	for k := range m.n {
 		m.start(s, k)
@@ -153,12 +154,13 @@ func (m *model) initial() *state {
 }
 
 // dead is the local of a node that is down after the life of p.
-func (m *model) dead(p core.Peer) uint32 {
+func (m *model) dead(p core.Peer, kept []byte) uint32 {
 	b := append(m.scratch[:0], 'd')
 	b = binary.AppendVarint(b, int64(p.ID))
 	b = binary.AppendUvarint(b, uint64(p.Inc))
+	b = append(b, kept...)
 	m.scratch = b
-	return m.intern(b, func(n uint32) local { return local{parent: n, peer: p} })
+	return m.intern(b, func(n uint32) local { return local{parent: n, peer: p, kept: kept} })
 }
 
 func (m *model) intern(b []byte, mk func(n uint32) local) uint32 {
@@ -173,9 +175,9 @@ func (m *model) intern(b []byte, mk func(n uint32) local) uint32 {
 
 // start is Net.Start.
 func (m *model) start(s *state, k int) {
-	p := m.locals[s.locals[k]].peer
+	p, kept := m.at(s, k).peer, m.at(s, k).kept
 	p.Inc = core.Incarnation(p.Inc.Start()+1) * core.IncarnationStep
-	in := mutex.Start{Restarted: p.Inc > core.FirstIncarnation}
+	in := mutex.Start{Restarted: p.Inc > core.FirstIncarnation, Kept: kept}
 	s.lists = slices.Clone(s.lists)
 	clear(s.lists[k*m.n : (k+1)*m.n])
 	for _, j := range m.cfg.Lists[k] {
@@ -187,7 +189,7 @@ func (m *model) start(s *state, k int) {
 		in.Members = append(in.Members, q)
 		s.lists[k*m.n+j] = 2 * uint32(q.Inc)
 	}
-	root := local{peer: p, up: true, in: in}
+	root := local{peer: p, up: true, in: in, kept: kept}
 	var out mutex.Effects
 	root.machine = m.mk(p)
 	root.machine.Step(0, in, &out)
@@ -198,6 +200,9 @@ func (m *model) start(s *state, k int) {
 
 // settleLocal reads the facts that the exploration needs off the machine.
 func (m *model) settleLocal(l *local, out *mutex.Effects) {
+	if out.Persist != nil {
+		l.kept = out.Persist
+	}
 	l.st, l.due = l.machine.State(), l.machine.Deadline() <= 0
 	for _, note := range out.Notes {
 		l.amnesiac = note == "amnesiac" || l.amnesiac && note != "recovered"
@@ -220,6 +225,8 @@ func (m *model) finish(l local, out *mutex.Effects, root bool, parent uint32) st
 	} else {
 		b = append(b, 0)
 	}
+	b = binary.AppendUvarint(b, uint64(len(l.kept)))
+	b = append(b, l.kept...)
 	b = l.machine.AppendState(b)
 	m.scratch = b
 	done := stepped{next: m.intern(b, func(n uint32) local {
@@ -334,7 +341,7 @@ func (m *model) net(s *state) *Net {
 	for k := range net.Nodes {
 		n := s.locals[k]
 		l := m.locals[n]
-		net.Nodes[k] = Node{Peer: l.peer, Up: l.up, Amnesiac: l.amnesiac}
+		net.Nodes[k] = Node{Peer: l.peer, Up: l.up, Amnesiac: l.amnesiac, Kept: l.kept}
 		if l.up {
 			net.Nodes[k].Machine = m.machineOf(n)
 		}

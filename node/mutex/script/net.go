@@ -44,6 +44,7 @@ type Node struct {
 	Up       bool
 	Amnesiac bool // by the machine's notes
 	Entries  int
+	Kept     []byte // over its lives
 }
 
 // Net is a set of nodes and the messages between them.
@@ -94,7 +95,7 @@ func (n *Net) StartWith(k int, list []core.Peer) {
 	x := &n.Nodes[k]
 	x.Peer.Inc = core.Incarnation(x.Peer.Inc.Start()+1) * core.IncarnationStep
 	x.Machine, x.Up, x.Amnesiac = n.mk(x.Peer), true, false
-	n.Step(k, mutex.Start{Members: list, Restarted: x.Peer.Inc > core.FirstIncarnation})
+	n.Step(k, mutex.Start{Members: list, Restarted: x.Peer.Inc > core.FirstIncarnation, Kept: x.Kept})
 }
 
 // Crash ends the life of node k. What it sent stays in flight.
@@ -112,6 +113,9 @@ func (n *Net) Step(k int, in mutex.Input) {
 	before := x.Machine.State()
 	var out mutex.Effects
 	x.Machine.Step(n.Now, in, &out)
+	if out.Persist != nil {
+		x.Kept = out.Persist
+	}
 	for _, note := range out.Notes {
 		x.Amnesiac = note == "amnesiac" || x.Amnesiac && note != "recovered"
 		n.tell("p%d is %s", k, note)

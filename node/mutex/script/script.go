@@ -38,7 +38,7 @@ var withoutNames = map[string]maekawa.Safeguard{
 // correction of 1987, and without other safeguards, see withoutNames), for at
 // most nUpper nodes. With +no-wait, which all know, a detected failure gives
 // the silent OK at the next Tick; camera+fast-only takes no slow path,
-// camera+estimated waits to be told the bound,
+// camera+durable keeps its state over a crash, camera+estimated waits to be told the bound,
 // camera+impatient takes it as soon as grants are missing, and
 // camera+without-un-ask, and so on, lacks a safeguard of the package camera;
 // with camera+in-parts a message names one node at most.
@@ -78,6 +78,7 @@ func Algorithm(name string, nUpper int) (Make, error) {
 			NUpper: nUpper, SuspicionWait: wait, Probe: camera.Probe{Timeout: probeTimeout},
 			Slow: camera.Slow{On: !take("fast-only")},
 		}
+		cfg.Durable = take("durable")
 		if take("estimated") {
 			cfg.NUpper, cfg.Estimated = 1, true
 		}
