@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"slices"
 	"strings"
 
 	"github.com/urfave/cli/v2"
@@ -111,13 +112,29 @@ func interleaved(c *cli.Context) ([]string, error) {
 			return nil, err
 		}
 		var errs []error
-		set.Visit(func(f *flag.Flag) { errs = append(errs, c.Set(f.Name, f.Value.String())) })
+		set.Visit(func(f *flag.Flag) { errs = append(errs, setFlag(c, f.Name, f.Value.String())) })
 		if err := errors.Join(errs...); err != nil {
 			return nil, err
 		}
 		rest = set.Args()
 	}
 	return args, nil
+}
+
+// setFlag sets a flag under all its names: the library tells them of each
+// other only before the first argument.
+func setFlag(c *cli.Context, name, value string) error {
+	for _, f := range c.Command.Flags {
+		if !slices.Contains(f.Names(), name) {
+			continue
+		}
+		var errs []error
+		for _, n := range f.Names() {
+			errs = append(errs, c.Set(n, value))
+		}
+		return errors.Join(errs...)
+	}
+	return c.Set(name, value)
 }
 
 func printJSON(w io.Writer, v any) error {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -78,6 +79,9 @@ func TestReadmeCommands(t *testing.T) {
 			continue
 		}
 		for _, w := range rest {
+			if w == "--" {
+				break // another program's
+			}
 			if name, isFlag := strings.CutPrefix(w, "--"); isFlag {
 				if !slices.ContainsFunc(cmd.Flags, func(f cli.Flag) bool { return slices.Contains(f.Names(), name) }) {
 					t.Errorf("%s: no flag --%s", line, name)
@@ -103,4 +107,37 @@ func TestReadmeExplore(t *testing.T) {
 		return
 	}
 	t.Error("README.md shows no exploration")
+}
+
+// The tour of README.md works as it stands, from an empty directory.
+func TestReadmeTour(t *testing.T) {
+	needRuns(t)
+	t.Parallel()
+	_, tour, ok := strings.Cut(document(t, "README.md"), "## Five minutes")
+	blocks := strings.Split(tour, "```")
+	if !ok || len(blocks) < 2 {
+		t.Fatal("README.md has no tour")
+	}
+	dir := t.TempDir()
+	steps := 0
+	for line := range strings.Lines(blocks[1]) {
+		words := splitWords(line)
+		if len(words) == 0 {
+			continue
+		}
+		steps++
+		cmd := exec.Command(program(t, "churnbed"), words[1:]...)
+		cmd.Dir = dir
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("%s: %v\n%s", strings.TrimSpace(line), err, out)
+		}
+	}
+	if steps < 5 {
+		t.Errorf("the tour has %d steps", steps)
+	}
+	for _, name := range []string{"runs/real/summary.json", "runs/sim/summary.json", "both.html"} {
+		if _, err := os.Stat(filepath.Join(dir, name)); err != nil {
+			t.Error(err)
+		}
+	}
 }

@@ -147,7 +147,7 @@ func trailingFlags(c *cli.Context) ([]string, error) {
 			i++
 			value = args[i]
 		}
-		if err := c.Set(name, value); err != nil {
+		if err := setFlag(c, name, value); err != nil {
 			return nil, fmt.Errorf("invalid value %q for flag -%s: %w", value, name, err)
 		}
 	}
