@@ -3,6 +3,7 @@ package main
 import (
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"churnbed/results"
@@ -27,13 +28,9 @@ func wantLocks(t *testing.T, verb string, s *results.Summary) {
 // served, in both engines.
 func TestLocksUnderEdgeChurn(t *testing.T) {
 	needRuns(t)
-	args := []string{
-		"--topology", "grid", "--nodes", "12", "--algorithm", "localmutex", "--local-priorities", "8", "--edge-churn", "1", "--edge-down-mean", "300ms",
-		"--degree-bound", "3", "--link-delay", "2ms", "--requests", "100", "--mean", "20ms", "--cs", "10ms", "--drain", "30s", "--quiet",
-	}
 	for _, verb := range []string{"sim", "run"} {
 		dir := filepath.Join(t.TempDir(), "run")
-		churnbed(t, append([]string{verb, "--out", dir}, args...)...).want(t, 0)
+		churnbed(t, verb, "../../../workloads/scenarios/localmutex12.yaml", "--out", dir, "--quiet").want(t, 0)
 		s := summary(t, dir)
 		wantLocks(t, verb, s)
 		if l := s.Local; l.LinkChanges == 0 || l.PortsClosed == 0 || l.DegreeMax > 4 || s.Requests.Served != 100 {
@@ -103,6 +100,42 @@ func TestApplicationsUnderLocks(t *testing.T) {
 			if verb == "sim" && !a.Done {
 				t.Errorf("%s %s: %v", verb, app, a)
 			}
+		}
+	}
+}
+
+// What docs/LOCAL-LOCKS.md shows of the simulator and of explore comes out as
+// it says.
+func TestLocalLocksDocument(t *testing.T) {
+	needRuns(t)
+	for _, words := range documentCommands(t, "docs/LOCAL-LOCKS.md") {
+		line := strings.Join(words[1:], " ")
+		want := exitOK
+		switch {
+		case words[1] == "explore" && slices.Contains(words, "localmutex-paper"):
+			want = exitCheckFailed
+		case words[1] == "sim":
+			for i, w := range words {
+				if strings.HasPrefix(w, "workloads/") {
+					words[i] = "../../../" + w
+				}
+			}
+			words = append(words, "--quiet", "--out", filepath.Join(t.TempDir(), "run"))
+		case words[1] == "run": // TestLocksUnderEdgeChurn does the small one
+			continue
+		}
+		code, out := invoke(t, words[1:]...)
+		if closed := strings.Contains(line, "poisson-closed"); code != want && !closed {
+			t.Errorf("%s: exit code %d, want %d\n%s", line, code, want, out)
+		}
+		if words[1] == "sim" && !strings.Contains(out, "SAFE: no two lock sets intersected") {
+			t.Errorf("%s:\n%s", line, out)
+		}
+		if strings.Contains(line, "election") && !strings.Contains(out, "1 of 25 leaders left") {
+			t.Errorf("%s:\n%s", line, out)
+		}
+		if strings.Contains(line, "amoebot") && !strings.Contains(out, "9 particles at first, 9 cells taken at the end, 0 moves onto another") {
+			t.Errorf("%s:\n%s", line, out)
 		}
 	}
 }
