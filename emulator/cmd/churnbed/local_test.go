@@ -28,9 +28,13 @@ func wantLocks(t *testing.T, verb string, s *results.Summary) {
 // served, in both engines.
 func TestLocksUnderEdgeChurn(t *testing.T) {
 	needRuns(t)
+	file, err := filepath.Abs("../../../workloads/scenarios/localmutex12.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, verb := range []string{"sim", "run"} {
 		dir := filepath.Join(t.TempDir(), "run")
-		churnbed(t, verb, "../../../workloads/scenarios/localmutex12.yaml", "--out", dir, "--quiet").want(t, 0)
+		churnbed(t, verb, file, "--out", dir, "--quiet").want(t, 0)
 		s := summary(t, dir)
 		wantLocks(t, verb, s)
 		if l := s.Local; l.LinkChanges == 0 || l.PortsClosed == 0 || l.DegreeMax > 4 || s.Requests.Served != 100 {
