@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"image/png"
 	"io"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -16,6 +17,7 @@ func TestDraw(t *testing.T) {
 		{Kind: Random, Nodes: 1},
 		{Kind: Line, Nodes: 5},
 		{Kind: Grid, Nodes: 16},
+		{Kind: Grid3D, Nodes: 27},
 		{Kind: Random, Nodes: 64},
 	} {
 		t.Run(fmt.Sprintf("%s%d", p.Kind, p.Nodes), func(t *testing.T) {
@@ -66,7 +68,11 @@ func checkDrawing(t *testing.T, top *Topology) {
 			t.Errorf("node %d has no id in the drawing", i)
 		}
 	}
-	if !texts["a title"] || !texts["x (m)"] {
+	axis := "x (m)"
+	if slices.ContainsFunc(top.Nodes, func(n Node) bool { return n.Z != 0 }) {
+		axis = "x (m), height slanted"
+	}
+	if !texts["a title"] || !texts[axis] {
 		t.Errorf("title or axis is missing in %v", texts)
 	}
 	if err := Draw(&raster, top, "png", DrawOptions{}); err != nil {
