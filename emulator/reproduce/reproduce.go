@@ -63,6 +63,7 @@ type task struct {
 	series *reproduce.Series
 	trials int
 	same   *task            // runs the same scenarios for another figure; nil: none
+	figure string           // of the metric, "" where it has one only
 	ran    []*results.Trial // by seed
 }
 
@@ -70,7 +71,11 @@ type task struct {
 func (t *task) cells(s *reproduce.Sweep) []reproduce.Cell {
 	if s.Metric != reproduce.TimeByNode {
 		c := *t.cell
-		c.Got = s.Estimated(t.series, t.ran)
+		if s.Grouped() {
+			c.Got = s.EstimatedFigure(t.figure, t.ran)
+		} else {
+			c.Got = s.Estimated(t.series, t.ran)
+		}
 		c.Judge(t.series.Published)
 		return []reproduce.Cell{c}
 	}
@@ -91,11 +96,14 @@ func Run(ctx context.Context, s *reproduce.Sweep, opt Options) (cells []reproduc
 	if opt.Data == nil {
 		opt.Data = reproduce.NewData("")
 	}
-	if !opt.Data.Found() {
+	if !opt.Data.Found() && !s.Grouped() {
 		notes = append(notes, "the authors' result files are not there (--data): nothing to hold the figures against")
 	}
 	if opt.Workers == 0 {
 		opt.Workers = runtime.GOMAXPROCS(0)
+	}
+	if s.Metric == reproduce.Assignments && opt.Engine != nil {
+		return nil, nil, fmt.Errorf("reproduce %s: nothing runs for it: it computes assignments", s.Name)
 	}
 	if s.Metric == reproduce.ListSizes {
 		if opt.Engine != nil {
@@ -111,22 +119,32 @@ func Run(ctx context.Context, s *reproduce.Sweep, opt Options) (cells []reproduc
 	if err := runTasks(ctx, s, opt, tasks); err != nil {
 		return nil, nil, err
 	}
-	unfit, unserved := 0, 0
+	unfit, unserved, violated, seen := 0, 0, 0, map[*results.Trial]bool{}
 	for _, t := range tasks {
 		if t.same != nil {
 			continue
 		}
 		for _, tr := range t.ran {
+			if seen[tr] {
+				continue // read for several figures
+			}
+			seen[tr] = true
 			if tr.Served < tr.Issued {
 				unserved++
 			}
 			if tr.Unfit() {
 				unfit++
 			}
+			if g := tr.Summary; g != nil && g.Groups != nil && len(g.Groups.Violations) > 0 {
+				violated++
+			}
 		}
 	}
 	if unserved > 0 {
 		notes = append(notes, fmt.Sprintf("%d runs ended with requests unserved: their waits are those of the served ones", unserved))
+	}
+	if violated > 0 {
+		notes = append(notes, fmt.Sprintf("%d runs had violations by the k-groups (churnbed check of such a run shows them)", violated))
 	}
 	if unfit > 0 {
 		notes = append(notes, fmt.Sprintf("%d runs were unfaithful: the host did not keep up, and their times are left out (a larger --time-scale helps)", unfit))
@@ -169,15 +187,22 @@ func plan(s *reproduce.Sweep, opt Options) (tasks []*task, notes []string, err e
 				continue
 			}
 			seed := opt.Seed + uint64(j)*pointSeeds
+			if s.SameSeeds {
+				seed = opt.Seed
+			}
 			sc, err := resolve(s, p, l, opt, seed)
 			if err != nil {
 				return nil, nil, fmt.Errorf("reproduce %s, %s at %v: %w", s.Name, l.Name, p.X, err)
+			}
+			if n := len(sc.Topology.Nodes); opt.MaxNodes > 0 && n > opt.MaxNodes {
+				large[n] = true
+				continue
 			}
 			if why := sc.SimulatorOnly(); why != "" && opt.Engine != nil {
 				notes = append(notes, fmt.Sprintf("%s is left out: the simulator alone has %s", l.Name, why))
 				break
 			}
-			if sc.Spec.TopologyFile == "" && sc.Spec.Topology == "random" && s.Keys(p, l)["topology"] == "" {
+			if p.Mesh > 0 && sc.Spec.TopologyFile == "" && sc.Spec.Topology == "random" && s.Keys(p, l)["topology"] == "" {
 				generated[p.Mesh] = true
 			}
 			want, err := opt.Data.Reference(s, l, p.X)
@@ -188,7 +213,16 @@ func plan(s *reproduce.Sweep, opt Options) (tasks []*task, notes []string, err e
 				cell:  &reproduce.Cell{Series: l.Name, Ours: l.Ours, X: p.X, Seed: seed, Want: want},
 				point: p, series: l, trials: s.TrialsOf(p, l, opt.Trials),
 			}
+			if s.Grouped() {
+				t.figure = reproduce.FigureOf(p, l)
+			}
+			if l.Formula == reproduce.AvailabilityFormula {
+				t.cell.Want = survival(sc, int(p.X), t.trials)
+			}
 			keys := fmt.Sprint(j, t.trials, s.Keys(p, l)) // maps print in the order of their keys
+			if s.Metric == reproduce.Assignments {
+				keys += t.figure // of which their trials hold one
+			}
 			if t.same = byKeys[keys]; t.same == nil {
 				byKeys[keys] = t
 			}
@@ -228,6 +262,7 @@ func runTasks(ctx context.Context, s *reproduce.Sweep, opt Options, tasks []*tas
 	}
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(opt.Workers)
+	once := &shared{runs: map[string]*result{}}
 	var mu sync.Mutex
 	for n, t := range order {
 		t.ran = make([]*results.Trial, t.trials)
@@ -238,7 +273,7 @@ func runTasks(ctx context.Context, s *reproduce.Sweep, opt Options, tasks []*tas
 				}
 				seed := t.cell.Seed + uint64(i)
 				dir := filepath.Join(temp, strconv.Itoa(n)+"-"+strconv.FormatUint(seed, 10))
-				tr, err := runOne(ctx, s, t, opt, seed, dir)
+				tr, err := once.run(ctx, s, t, opt, seed, dir)
 				if err != nil {
 					return fmt.Errorf("reproduce %s, %s at %v, seed %d: %w", s.Name, t.series.Name, t.point.X, seed, err)
 				}
@@ -262,6 +297,53 @@ func runTasks(ctx context.Context, s *reproduce.Sweep, opt Options, tasks []*tas
 		}
 	}
 	return nil
+}
+
+// shared keeps the results of scenarios that several figures are read from,
+// so that each runs once.
+type shared struct {
+	mu   sync.Mutex
+	runs map[string]*result
+}
+
+type result struct {
+	once     sync.Once
+	trial    *results.Trial
+	assigned *assigned
+	err      error
+}
+
+// run runs one seed of a cell, or waits for another figure that does.
+func (h *shared) run(ctx context.Context, s *reproduce.Sweep, t *task, opt Options, seed uint64, dir string) (*results.Trial, error) {
+	if t.figure == "" {
+		return runOne(ctx, s, t, opt, seed, dir)
+	}
+	name := fmt.Sprintf("%d %d %v", seed, t.point.Mesh, s.Keys(t.point, t.series)) // maps print in order of their keys
+	h.mu.Lock()
+	r := h.runs[name]
+	if r == nil {
+		r = &result{}
+		h.runs[name] = r
+	}
+	h.mu.Unlock()
+	r.once.Do(func() {
+		if s.Metric != reproduce.Assignments {
+			r.trial, r.err = runOne(ctx, s, t, opt, seed, dir)
+			return
+		}
+		var sc *scenario.Scenario
+		if sc, r.err = resolve(s, t.point, t.series, opt, seed); r.err == nil {
+			epochs := assignedEpochs
+			if t.figure == reproduce.QuorumHops || t.figure == reproduce.MemberHops {
+				epochs = hopsEpochs
+			}
+			r.assigned, r.err = assign(sc, epochs)
+		}
+	})
+	if r.err != nil || r.assigned == nil {
+		return r.trial, r.err
+	}
+	return &results.Trial{Seed: seed, Figures: map[string]float64{t.figure: r.assigned.figure(t.figure, t.point.X)}}, nil
 }
 
 func runOne(ctx context.Context, s *reproduce.Sweep, t *task, opt Options, seed uint64, dir string) (*results.Trial, error) {
@@ -308,6 +390,8 @@ func resolve(s *reproduce.Sweep, p *reproduce.Point, l *reproduce.Series, opt Op
 		maps.DeleteFunc(keys, func(k, _ string) bool { return k == "topology-file" || strings.HasPrefix(k, "rtt-") })
 		keys["nodes"] = strconv.Itoa(p.Mesh)
 		maps.Copy(keys, s.Matrix.Otherwise)
+	case p.Mesh == 0:
+		// The keys say what mesh it is.
 	case keys["topology"] != "":
 		keys["nodes"] = strconv.Itoa(p.Mesh)
 	case file != "":

@@ -43,6 +43,12 @@ type Selector struct {
 	cfg *Config
 	a   [][vector]float64 // by table and function
 	b   []float64
+	// What vectors gave last: all groups of an epoch ask for the same.
+	memo struct {
+		epoch uint64
+		list  []core.NodeID
+		out   map[core.NodeID]*[vector]float64
+	}
 }
 
 // A vector is the place of a node, and the mean place of what it monitors.
@@ -150,6 +156,9 @@ func (s *Selector) neighbours(g Group) []Group {
 // that joined late would lack, that epoch's groups are taken to have been
 // chosen by rank alone. A node that had none has its own place there.
 func (s *Selector) vectors(epoch uint64, list []core.NodeID) map[core.NodeID]*[vector]float64 {
+	if m := &s.memo; m.out != nil && m.epoch == epoch && slices.Equal(m.list, list) {
+		return m.out
+	}
 	sum := make(map[core.NodeID]*[4]float64, len(list))
 	for g := range s.cfg.Centres {
 		for _, id := range byRank(Group(g), epoch-1, list)[:min(s.cfg.K(), len(list))] {
@@ -174,6 +183,7 @@ func (s *Selector) vectors(epoch uint64, list []core.NodeID) map[core.NodeID]*[v
 		v := pair(own, seen)
 		out[id] = &v
 	}
+	s.memo.epoch, s.memo.list, s.memo.out = epoch, slices.Clone(list), out
 	return out
 }
 

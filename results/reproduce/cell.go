@@ -49,6 +49,16 @@ func (s *Sweep) EstimatedAt(l *Series, node core.NodeID, trials []*results.Trial
 	}, trials)
 }
 
+// EstimatedFigure reduces trials to a figure of KGroups or Assignments.
+func (s *Sweep) EstimatedFigure(figure string, trials []*results.Trial) Estimate {
+	return s.estimated(func(t *results.Trial) float64 {
+		if s.Metric == Assignments {
+			return t.Figures[figure]
+		}
+		return groupFigure(figure, t)
+	}, trials)
+}
+
 func (s *Sweep) estimated(of func(*results.Trial) float64, trials []*results.Trial) Estimate {
 	var values, messages []float64
 	for _, t := range trials {
@@ -121,6 +131,10 @@ func (c *Cell) Judge(p *Published) {
 		c.Verdict = verdict((p.Above == nil || c.Got.Mean > *p.Above) && (p.Below == nil || c.Got.Mean < *p.Below))
 	case p != nil && p.AtLeast > 0:
 		c.Verdict = verdict(c.Got.Mean >= p.AtLeast*c.Want.Mean)
+	case p != nil && p.Shown != nil:
+		if v, ok := p.Shown[c.X]; ok {
+			c.Want = Estimate{N: 1, Mean: v, SE: math.NaN(), Messages: math.NaN()}
+		}
 	case p != nil && p.Value != nil:
 		c.Want = Estimate{N: 1, Mean: *p.Value, SE: 0, Messages: math.NaN()}
 		c.Verdict = verdict(math.Abs(c.Got.Mean-*p.Value) <= p.Tolerance**p.Value)

@@ -52,7 +52,8 @@ func (r *Result) Draw(w io.Writer, format string) error {
 				continue
 			}
 			l.add(c.X, c.Got, s)
-			printed := s.Series[i].Published != nil && len(s.Series[i].Published.Only) > 0 && c.Verdict != NoJudge
+			of := s.Series[i].Published
+			printed := of != nil && (len(of.Only) > 0 && c.Verdict != NoJudge || of.Shown != nil)
 			if c.Want.N > 1 && !c.Ours || c.Want.N == 1 && printed { // runs, once, or one printed figure
 				want.add(c.X, c.Want, s)
 			}
@@ -70,6 +71,12 @@ func (r *Result) Draw(w io.Writer, format string) error {
 			return fmt.Errorf("draw %s: %w", s.Name, err)
 		}
 	}
+	for _, l := range s.Lines {
+		low, high = min(low, l.Y), max(high, l.Y)
+		if err := addLine(p, l, s.Points); err != nil {
+			return fmt.Errorf("draw %s: %w", s.Name, err)
+		}
+	}
 	if math.IsInf(low, 0) {
 		return fmt.Errorf("draw %s: nothing was measured", s.Name)
 	}
@@ -82,10 +89,13 @@ func (r *Result) Draw(w io.Writer, format string) error {
 		if low > 0.5*high { // all close together: show that
 			bottom = low - 0.5*(high-low)
 		}
-		p.Y.Min, p.Y.Max = bottom, high+(high-bottom)*(0.1+0.05*float64(len(s.Series)))
+		p.Y.Min, p.Y.Max = bottom, high+(high-bottom)*(0.1+0.05*float64(len(s.Series)+len(s.Lines)))
 	}
 	if s.LogX && floor > 0 {
 		p.X.Scale, p.X.Tick.Marker = plot.LogScale{}, ticks(s.Points)
+	}
+	if s.Points[0].Label != "" {
+		p.X.Tick.Marker = ticks(s.Points)
 	}
 	to, err := p.WriterTo(plotWidth, plotHeight, format)
 	if err != nil {
@@ -99,9 +109,26 @@ func (r *Result) Draw(w io.Writer, format string) error {
 func ticks(points []Point) plot.ConstantTicks {
 	var t plot.ConstantTicks
 	for _, p := range points {
-		t = append(t, plot.Tick{Value: p.X, Label: number(p.X)})
+		label := p.Label
+		if label == "" {
+			label = number(p.X)
+		}
+		t = append(t, plot.Tick{Value: p.X, Label: label})
 	}
 	return t
+}
+
+// addLine draws a published figure across the points.
+func addLine(p *plot.Plot, l Line, points []Point) error {
+	ln, err := plotter.NewLine(plotter.XYs{{X: points[0].X, Y: l.Y}, {X: points[len(points)-1].X, Y: l.Y}})
+	if err != nil {
+		return err
+	}
+	ln.Color = color.Gray{110}
+	ln.Dashes = []vg.Length{vg.Points(1), vg.Points(3)}
+	p.Add(ln)
+	p.Legend.Add(l.Name, ln)
+	return nil
 }
 
 // line is points with their errors.
@@ -153,6 +180,10 @@ func addSeries(p *plot.Plot, l *Series, got, want line, c color.NRGBA) error {
 	}
 	ref.GlyphStyle = draw.GlyphStyle{Color: c, Radius: vg.Points(4), Shape: draw.RingGlyph{}}
 	p.Add(ref)
-	p.Legend.Add(l.Name+": authors", ref)
+	whose := ": authors"
+	if l.Formula != "" {
+		whose = ": formula"
+	}
+	p.Legend.Add(l.Name+whose, ref)
 	return nil
 }

@@ -28,6 +28,9 @@ func (r *Result) Print(w io.Writer) error {
 		return err
 	}
 	tw := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
+	if s.shaped() {
+		return r.printShapes(w, tw)
+	}
 	fmt.Fprintf(tw, "series\t%s\ttrials\t%s\t±\tauthors'\t±\tsigmas\tmessages\tauthors'\tverdict\n", s.X, s.Y)
 	for _, c := range r.shown() {
 		v := string(c.Verdict)
@@ -41,10 +44,8 @@ func (r *Result) Print(w io.Writer) error {
 	if err := tw.Flush(); err != nil {
 		return err
 	}
-	for _, n := range r.Notes {
-		if _, err := fmt.Fprintln(w, "note:", n); err != nil {
-			return err
-		}
+	if err := r.printNotes(w); err != nil {
+		return err
 	}
 	if s.Metric == TimeByNode {
 		if _, err := fmt.Fprintln(w, "note: of each series the nodes with the least, the middle and the largest figure; the record has all"); err != nil {
@@ -56,13 +57,72 @@ func (r *Result) Print(w io.Writer) error {
 			return err
 		}
 	}
-	v, why := Outcome(r.Cells)
+	v, why := r.Outcome()
 	rule := ""
 	if slices.ContainsFunc(s.Series, func(l Series) bool { return l.Published != nil }) {
 		rule = "; printed figures: within the tolerance or bound that the experiment states"
 	}
 	_, err := fmt.Fprintf(w, "\nverdict: %s (%s)\nrule: means within %v combined standard errors; series in brackets are shown, not counted%s\n", v, why, sigmas, rule)
 	return err
+}
+
+// shaped reports whether the sweep is held against shapes or a closed form,
+// and not against runs of the authors.
+func (s *Sweep) shaped() bool {
+	return len(s.Claims) > 0 || slices.ContainsFunc(s.Series, func(l Series) bool { return l.Formula != "" })
+}
+
+// printShapes writes the rest of a table of shapes and its claims.
+func (r *Result) printShapes(w io.Writer, tw *tabwriter.Writer) error {
+	s := r.Sweep
+	fmt.Fprintf(tw, "series\t%s\ttrials\t%s\t±\treference\tverdict\n", s.X, s.Y)
+	for i := range r.Cells {
+		c := &r.Cells[i]
+		v := string(c.Verdict)
+		if c.Ours && c.Verdict != NoJudge {
+			v = "(" + v + ")"
+		}
+		fmt.Fprintf(tw, "%s\t%s\t%d\t%s\t%s\t%s\t%s\n", c.Series, s.labelOf(c.X), c.Got.N, figure(c.Got.Mean), figure(c.Got.SE), figure(c.Want.Mean), v)
+	}
+	if found := s.Judge(r.Cells); len(found) > 0 {
+		fmt.Fprintf(tw, "\nclaim\tmeasured\twanted\tpublished\tverdict\n")
+		for i := range found {
+			f := &found[i]
+			published := f.Published
+			if published == "" {
+				published = "-"
+			}
+			fmt.Fprintf(tw, "%s\t%s\t%s\t%s\t%s\n", f.Text, f.Measured(), f.Wanted(), published, f.Verdict)
+		}
+	}
+	if err := tw.Flush(); err != nil {
+		return err
+	}
+	if err := r.printNotes(w); err != nil {
+		return err
+	}
+	v, why := r.Outcome()
+	_, err := fmt.Fprintf(w, "\nverdict: %s (%s)\n", v, why)
+	return err
+}
+
+func (r *Result) printNotes(w io.Writer) error {
+	for _, n := range r.Notes {
+		if _, err := fmt.Fprintln(w, "note:", n); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// labelOf is what stands for x.
+func (s *Sweep) labelOf(x float64) string {
+	for i := range s.Points {
+		if p := &s.Points[i]; p.X == x && p.Label != "" {
+			return p.Label
+		}
+	}
+	return number(x)
 }
 
 // shown are the cells of the table: all, but of the nodes of TimeByNode those

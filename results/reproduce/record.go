@@ -18,8 +18,8 @@ var columns = []string{
 // WriteCSV records the result: comment lines that begin with #, a header, a
 // line a cell. Trial i of a cell has the seed first_seed + i.
 func (r *Result) WriteCSV(w io.Writer) error {
-	v, why := Outcome(r.Cells)
-	for _, line := range [][2]string{
+	v, why := r.Outcome()
+	head := [][2]string{
 		{"entry", r.Sweep.Name},
 		{"title", r.Sweep.Title},
 		{"x", r.Sweep.X},
@@ -30,7 +30,11 @@ func (r *Result) WriteCSV(w io.Writer) error {
 		{"date", r.Date},
 		{"verdict", string(v)},
 		{"why", why},
-	} {
+	}
+	for _, f := range r.Sweep.Judge(r.Cells) {
+		head = append(head, [2]string{"claim", fmt.Sprintf("%s: measured %s, wanted %s: %s", f.Text, f.Measured(), f.Wanted(), f.Verdict)})
+	}
+	for _, line := range head {
 		if _, err := fmt.Fprintf(w, "# %s: %s\n", line[0], line[1]); err != nil {
 			return err
 		}

@@ -32,7 +32,7 @@ func TestPublishedExperimentsAreThere(t *testing.T) {
 	for _, s := range all(t) {
 		names = append(names, s.Name)
 	}
-	const want = "fig1 fig8 fig9 fig10 fig11 fig12 fig13 fig14 fig15 table2 drop-rate fairk-fig2 fairk-fig3 fairk-fig4 fairk-fig5 ia-d local-churn local-churn-tries local-contention local-contention-tries local-degree local-degree-tries local-in-flight local-message local-state size"
+	const want = "fig1 fig8 fig9 fig10 fig11 fig12 fig13 fig14 fig15 table2 comesh-availability comesh-bandwidth comesh-churn comesh-distance comesh-gap comesh-kgroup-k comesh-kgroup-nodes comesh-kgroup-policy comesh-load-groups comesh-load-time comesh-locks comesh-pi drop-rate fairk-fig2 fairk-fig3 fairk-fig4 fairk-fig5 ia-d local-churn local-churn-tries local-contention local-contention-tries local-degree local-degree-tries local-in-flight local-message local-state size"
 	if got := strings.Join(names, " "); got != want {
 		t.Errorf("experiments %s, want %s", got, want)
 	}
@@ -260,4 +260,58 @@ func FuzzReadStatus(f *testing.F) {
 			t.Errorf("%v, %v", s, err)
 		}
 	})
+}
+
+func TestClaims(t *testing.T) {
+	bound := func(v float64) *float64 { return &v }
+	var cells []reproduce.Cell
+	add := func(name string, values ...float64) {
+		for i, v := range values {
+			cells = append(cells, reproduce.Cell{Series: name, X: float64(i), Got: estimate(v, 0.01)})
+		}
+	}
+	add("a", 1, 2, 3, 4)
+	add("b", 2, 2, 2, 2)
+	for _, c := range []struct {
+		claim    reproduce.Claim
+		measured string
+		want     reproduce.Verdict
+	}{
+		{reproduce.Claim{Kind: "ratio", Of: "a", To: "b", Least: bound(0.5), Most: bound(2)}, "0.5 to 2", reproduce.Agree},
+		{reproduce.Claim{Kind: "ratio", Of: "a", To: "b", From: bound(1), Until: bound(2), Least: bound(1.1)}, "1 to 1.5", reproduce.Differ},
+		{reproduce.Claim{Kind: "ratio", Of: "a", To: "b", From: bound(9), Least: bound(1)}, "-", reproduce.NoJudge},
+		{reproduce.Claim{Kind: "growth", Of: "a", From: bound(1), Least: bound(2), Most: bound(2)}, "2", reproduce.Agree},
+		{reproduce.Claim{Kind: "growth", Of: "b", Least: bound(1.5)}, "1", reproduce.Differ},
+		{reproduce.Claim{Kind: "spread", Of: "a", Most: bound(3)}, "4", reproduce.Differ},
+		{reproduce.Claim{Kind: "linear", Of: "a", Least: bound(0.99)}, "1", reproduce.Agree},
+		{reproduce.Claim{Kind: "crossings", Of: "a", To: "b", Least: bound(1), Most: bound(1)}, "1", reproduce.Agree},
+		{reproduce.Claim{Kind: "crossings", Of: "a", To: "b", From: bound(1), Most: bound(0)}, "0", reproduce.Agree},
+	} {
+		c.claim.Text = "a claim"
+		s := &reproduce.Sweep{Claims: []reproduce.Claim{c.claim}}
+		f := s.Judge(cells)[0]
+		if f.Verdict != c.want || f.Measured() != c.measured {
+			t.Errorf("%+v: measured %s, %s; want %s, %s", c.claim, f.Measured(), f.Verdict, c.measured, c.want)
+		}
+		r := &reproduce.Result{Sweep: s, Cells: cells}
+		if v, why := r.Outcome(); v != c.want {
+			t.Errorf("%+v: outcome %s (%s), want %s", c.claim, v, why, c.want)
+		}
+	}
+	const head = "title: x\ntext: x\nmetric: kgroups\nx: x\ny: y\ntrials: 1\nscenario: {topology: grid}\nsweep: [{x: 1}]\n"
+	for _, bad := range []string{
+		"series: [{name: a, figure: speed}]\n",
+		"series: [{name: a, figure: client.mean, formula: pi}]\n",
+		"series: [{name: a, figure: client.mean}]\nclaims: [{text: t, kind: taller, of: a, least: 1}]\n",
+		"series: [{name: a, figure: client.mean}]\nclaims: [{text: t, kind: growth, of: b, least: 1}]\n",
+		"series: [{name: a, figure: client.mean}]\nclaims: [{text: t, kind: ratio, of: a, least: 1}]\n",
+		"series: [{name: a, figure: client.mean}]\nclaims: [{text: t, kind: growth, of: a}]\n",
+	} {
+		if _, err := reproduce.Parse([]byte(head+bad), "bad.yaml"); err == nil {
+			t.Errorf("%s is accepted", bad)
+		}
+	}
+	if _, err := reproduce.Parse([]byte(head+"series: [{name: a, figure: client.mean}]\n"), "good.yaml"); err != nil {
+		t.Error(err)
+	}
 }

@@ -19,21 +19,32 @@ import (
 
 // Sweep is one experiment.
 type Sweep struct {
-	Name     string            `yaml:"-"`
-	Title    string            `yaml:"title"`
-	Text     string            `yaml:"text"`
-	Metric   string            `yaml:"metric"`
-	X        string            `yaml:"x"`
-	Y        string            `yaml:"y"`
-	LogX     bool              `yaml:"log-x"`
-	LogY     bool              `yaml:"log-y"`
-	Over     string            `yaml:"over"` // the series that the others are divided by, in notes
-	Trials   int               `yaml:"trials"`
-	Rounds   int               `yaml:"rounds"`
-	Scenario map[string]string `yaml:"scenario"`
-	Matrix   *Matrix           `yaml:"matrix"`
-	Points   []Point           `yaml:"sweep"`
-	Series   []Series          `yaml:"series"`
+	Name   string `yaml:"-"`
+	Title  string `yaml:"title"`
+	Text   string `yaml:"text"`
+	Metric string `yaml:"metric"`
+	X      string `yaml:"x"`
+	Y      string `yaml:"y"`
+	LogX   bool   `yaml:"log-x"`
+	LogY   bool   `yaml:"log-y"`
+	Over   string `yaml:"over"` // the series that the others are divided by, in notes
+	Trials int    `yaml:"trials"`
+	Rounds int    `yaml:"rounds"`
+	// SameSeeds gives all points the same seeds: the x axis then reads one
+	// thing at several places, as that of a distribution does.
+	SameSeeds bool              `yaml:"same-seeds"`
+	Scenario  map[string]string `yaml:"scenario"`
+	Matrix    *Matrix           `yaml:"matrix"`
+	Points    []Point           `yaml:"sweep"`
+	Series    []Series          `yaml:"series"`
+	Claims    []Claim           `yaml:"claims"`
+	Lines     []Line            `yaml:"lines"`
+}
+
+// Line is a published figure that belongs to no point, drawn across the plot.
+type Line struct {
+	Name string  `yaml:"name"`
+	Y    float64 `yaml:"y"`
 }
 
 // Matrix is a file of round-trip times that makes the mesh.
@@ -44,8 +55,12 @@ type Matrix struct {
 
 // Point is one place on the x axis.
 type Point struct {
-	X      float64           `yaml:"x"`
+	X     float64 `yaml:"x"`
+	Label string  `yaml:"label"` // in place of x below the axis
+	// Mesh is the number of nodes of the published random mesh; 0: the
+	// scenario keys say what mesh there is.
 	Mesh   int               `yaml:"mesh"`
+	Figure string            `yaml:"figure"` // see FigureOf
 	Trials int               `yaml:"trials"`
 	Set    map[string]string `yaml:"set"`
 }
@@ -57,6 +72,7 @@ type Series struct {
 	Trials    int               `yaml:"trials"`
 	Set       map[string]string `yaml:"set"`
 	Figure    string            `yaml:"figure"`
+	Formula   string            `yaml:"formula"` // closed form to hold it against: availability
 	Reference *Reference        `yaml:"reference"`
 	Published *Published        `yaml:"published"`
 	File      string            `yaml:"points"`
@@ -79,6 +95,8 @@ type Published struct {
 	Below *float64 `yaml:"below"`
 	// Only are the points that it is about; empty: all.
 	Only []float64 `yaml:"only"`
+	// Shown are figures by x that are shown and drawn, and not judged.
+	Shown map[float64]float64 `yaml:"shown"`
 }
 
 // ListSizes is the metric that no trial set has: it is measured over a long
@@ -140,6 +158,10 @@ func figuresOf(metric string) []string {
 	switch {
 	case metric == ListSizes:
 		return []string{"", "mean", "min"}
+	case metric == KGroups:
+		return groupFigures()
+	case metric == Assignments:
+		return assignmentFigures
 	case metric == TimeByNode:
 		return slices.Sorted(maps.Keys(nodeFigures))
 	case figures[metric] != nil:
@@ -169,11 +191,14 @@ func waitMean(t *results.Trial) float64 {
 // algorithm an entry, end to end, without and with the headers of UDP and IPv4;
 // time to token in s, of a run or of its nodes; sizes of membership lists; of
 // localmutex the mean time that a lock takes in ms, competitions a lock, bytes
-// of the largest state and message, and most messages under way on a link.
+// of the largest state and message, and most messages under way on a link; figures of k-groups.
 func Metrics() []string {
 	list := append(slices.Sorted(maps.Keys(metrics)), slices.Sorted(maps.Keys(figures))...)
-	return append(list, TimeByNode, ListSizes)
+	return append(list, TimeByNode, ListSizes, KGroups, Assignments)
 }
+
+// AvailabilityFormula is the closed form of kgroup.Availability.
+const AvailabilityFormula = "availability"
 
 // Load reads all sweeps of a file system, in the order in which they are
 // shown: figures by number, tables, the rest.
@@ -255,8 +280,8 @@ func Parse(text []byte, file string) (*Sweep, error) {
 		bad("matrix: want a file")
 	}
 	for _, p := range s.Points {
-		if p.Mesh < 2 {
-			bad("point %v: mesh %d: want 2 nodes or more", p.X, p.Mesh)
+		if p.Mesh < 2 && (p.Mesh != 0 || s.Scenario["topology"] == "" && p.Set["topology"] == "") {
+			bad("point %v: mesh %d: want 2 nodes or more, or a topology in the scenario", p.X, p.Mesh)
 		}
 	}
 	seen := map[string]bool{}
@@ -265,20 +290,36 @@ func Parse(text []byte, file string) (*Sweep, error) {
 			bad("series %q: want a name of its own", l.Name)
 		}
 		seen[l.Name] = true
-		if all := figuresOf(s.Metric); l.Figure != "" && all == nil {
+		all := figuresOf(s.Metric)
+		if l.Figure != "" && all == nil {
 			bad("series %q: figure %q: metric %s has one", l.Name, l.Figure, s.Metric)
-		} else if all != nil && !slices.Contains(all, l.Figure) {
-			bad("series %q: figure %q: want one of %s", l.Name, l.Figure, strings.Join(all, ", "))
+		}
+		for j := range s.Points {
+			if f := FigureOf(&s.Points[j], &l); all != nil && !slices.Contains(all, f) {
+				bad("series %q: figure %q: want one of %s", l.Name, f, strings.Join(all, ", "))
+				break
+			}
+		}
+		if l.Formula != "" && l.Formula != AvailabilityFormula {
+			bad("series %q: formula %q: want %s", l.Name, l.Formula, AvailabilityFormula)
 		}
 	}
 	if s.Over != "" && !seen[s.Over] {
 		bad("over %q: want the name of a series", s.Over)
+	}
+	for i := range s.Claims {
+		if err := s.Claims[i].check(seen); err != nil {
+			bad("%w", err)
+		}
 	}
 	if len(errs) > 0 {
 		return nil, errors.Join(errs...)
 	}
 	return s, nil
 }
+
+// Grouped reports whether the metric is one of k-groups.
+func (s *Sweep) Grouped() bool { return s.Metric == KGroups || s.Metric == Assignments }
 
 // TrialsOf is how many seeds a cell has; limit 0: as stated.
 func (s *Sweep) TrialsOf(p *Point, l *Series, limit int) int {
