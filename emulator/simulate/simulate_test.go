@@ -17,7 +17,7 @@ import (
 // commit that changes them.
 var digests = map[string]string{
 	"smoke.yaml":              "f52da41e7c0a1441a8d78733ee10bba44c5bbd7307aad68a8205dac481983f97",
-	"demo.yaml":               "3d71c2ad75629a12442a411d9b925c987a93a78ea1a604123805d8b39d931ed1",
+	"demo.yaml":               "459f9572051070638bfdd885035d890752b21514ccbf57b85ed85fc90f408691",
 	"ra-missing-entries.yaml": "9cc8b3a7ee029f435877903f1bbeed261bd97a782e063bf672eecc1ba149d05a",
 }
 

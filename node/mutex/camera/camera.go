@@ -87,6 +87,7 @@ type peer struct {
 	asked   bool // for cur, and not given up since
 	pending bool // its OK is awaited; implies asked
 	granted bool // its OK for cur counts; implies asked
+	old     bool // it granted before a failure was detected
 	gone    bool // its failure was confirmed, and no MemberUp or newer life since
 	met     bool // through an OK or a tree, while it was not listed
 	watch   watch
@@ -366,7 +367,7 @@ func (m *Machine) onOK(now core.Instant, q core.Peer, current bool, msg *wire.OK
 		m.nPending--
 	}
 	if !msg.Amnesiac && !p.granted {
-		p.granted = true
+		p.granted, p.old = true, false
 		m.nGrants++
 	}
 }
@@ -467,7 +468,11 @@ func (m *Machine) fence(inc core.Incarnation, out *mutex.Effects) {
 func (m *Machine) tick(now core.Instant, out *mutex.Effects) {
 	for i := 0; i < len(m.down); {
 		if f := m.down[i]; f.at <= now {
+			awaited := m.st == mutex.Wait && m.at(f.peer.ID).pending
 			m.confirm(f.peer, out)
+			if awaited && m.has(Renewal) {
+				m.renew(out)
+			}
 		} else {
 			i++
 		}

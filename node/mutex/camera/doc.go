@@ -97,6 +97,11 @@
 // relies on failure detection: a live holder that every detector calls dead
 // must have left (Fence) within that wait (ALGORITHMS 2.4).
 //
+// A silent OK counts only with grants that are newer than the failure was
+// detected (renew): those who granted before are asked again. So nobody enters
+// past a holder that stands still before a majority that can be reached has
+// spoken after that holder fell silent.
+//
 // A peer learned from an OK is told to the membership service (Effects.Learned),
 // whose failure detection then covers it (H8). Under static membership nobody
 // does: a request that learned of a dead node waits.

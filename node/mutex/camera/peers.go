@@ -136,6 +136,11 @@ func (m *Machine) memberDown(now core.Instant, in mutex.MemberDown, out *mutex.E
 // suspect begins the wait of ALGORITHMS 2.4, unless it runs already.
 func (m *Machine) suspect(now core.Instant, q core.Peer) {
 	i, found := m.findDown(q.ID)
+	if p := m.at(q.ID); !found && !p.gone {
+		for k := range m.peers {
+			m.peers[k].old = m.peers[k].granted
+		}
+	}
 	if !found {
 		m.down = slices.Insert(m.down, i, failure{peer: q, since: now, at: now.Add(m.cfg.SuspicionWait)})
 	}
@@ -158,6 +163,22 @@ func (m *Machine) unsuspect(k core.NodeID) {
 
 func (m *Machine) findDown(k core.NodeID) (int, bool) {
 	return slices.BinarySearchFunc(m.down, k, func(f failure, k core.NodeID) int { return int(f.peer.ID - k) })
+}
+
+// renew asks everyone again whose grant is older than a detected failure. Who
+// waits on the small side of a partition for a holder there that stands still
+// has the grants of the large side from before; that side is still out of
+// reach when the holder's failure is confirmed, but may not have been found
+// failed yet.
+func (m *Machine) renew(out *mutex.Effects) {
+	for k := range m.peers {
+		if p := &m.peers[k]; p.old && p.granted {
+			p.granted, p.pending = false, true
+			m.nGrants--
+			m.nPending++
+			m.sendRequest(core.NodeID(k), nil, out)
+		}
+	}
 }
 
 // confirm takes the failure of q as a fact: a silent OK, never a grant, and

@@ -21,10 +21,11 @@ const (
 	Ratchet                            // the bound never falls
 	PersistFirst                       // what others rely on is kept before they hear of it
 	Probing                            // peers that are not listed are probed (H8)
+	Renewal                            // a silent OK wants grants that are newer than the failure (H5a)
 )
 
 // safeguards names them, in the order of the constants.
-var safeguards = []string{"ok-id", "majority", "incarnation", "amnesia", "own-rec", "un-ask", "tree-rec", "tree-sets", "tree-lives", "settled", "ratchet", "persist", "probing"}
+var safeguards = []string{"ok-id", "majority", "incarnation", "amnesia", "own-rec", "un-ask", "tree-rec", "tree-sets", "tree-lives", "settled", "ratchet", "persist", "probing", "renewal"}
 
 // ParseSafeguard returns the safeguard of that name.
 func ParseSafeguard(name string) (Safeguard, error) {

@@ -190,7 +190,7 @@ func (m *Machine) count(q core.Peer, genuine bool, out *mutex.Effects) {
 		m.nPending--
 	}
 	if genuine && !p.granted {
-		p.granted = true
+		p.granted, p.old = true, false
 		m.nGrants++
 	}
 }

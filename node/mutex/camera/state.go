@@ -20,7 +20,7 @@ func (m *Machine) AppendState(b []byte) []byte {
 		}
 		b = binary.AppendUvarint(b, uint64(k)+1)
 		var flags byte
-		for i, f := range [...]bool{p.listed, p.asked, p.pending, p.granted, p.gone, p.met, p.watch.on} {
+		for i, f := range [...]bool{p.listed, p.asked, p.pending, p.granted, p.gone, p.met, p.watch.on, p.old && p.granted} {
 			if f {
 				flags |= 1 << i
 			}
