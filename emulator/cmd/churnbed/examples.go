@@ -59,6 +59,7 @@ var examples = map[string][]string{
 	"partition":            {"churnbed partition 0-7 8-15 --for 5s"},
 	"heal":                 {"churnbed heal"},
 	"inject":               {"churnbed inject \"crash 2 nodes restart after 3s\""},
+	"trigger":              {"churnbed trigger 0"},
 	"completion":           {"source <(churnbed completion bash)", "churnbed completion fish > ~/.config/fish/completions/churnbed.fish"},
 	"man":                  {"churnbed man | man -l -", "churnbed man -o /usr/local/share/man/man1/churnbed.1"},
 }
