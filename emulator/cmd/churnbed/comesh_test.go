@@ -124,3 +124,23 @@ func TestFencing(t *testing.T) {
 		}
 	}
 }
+
+// TestCoMeshDocument runs the simulated command that docs/COMESH.md shows.
+func TestCoMeshDocument(t *testing.T) {
+	for _, words := range documentCommands(t, "docs/COMESH.md") {
+		if words[1] != "sim" {
+			continue
+		}
+		scenario, err := filepath.Abs(filepath.Join("..", "..", "..", words[2]))
+		if err != nil {
+			t.Fatal(err)
+		}
+		o := churnbed(t, "sim", scenario, "--quiet", "--out", filepath.Join(t.TempDir(), "run"))
+		o.want(t, 0)
+		if !strings.Contains(o.stdout, "2 kills") || !strings.Contains(o.stdout, "SAFE: routines, locks, leaders and inherited state") {
+			t.Error(o)
+		}
+		return
+	}
+	t.Error("docs/COMESH.md shows no simulation")
+}

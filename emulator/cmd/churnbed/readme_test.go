@@ -63,7 +63,8 @@ func splitWords(line string) []string {
 // Every command that README.md shows exists, with all its flags and with the
 // files of the project that it names.
 func TestReadmeCommands(t *testing.T) {
-	for _, words := range slices.Concat(readmeCommands(t), documentCommands(t, "docs/WRITING-AN-ALGORITHM.md"), documentCommands(t, "docs/LOCAL-LOCKS.md"), documentCommands(t, kMutex)) {
+	for _, words := range slices.Concat(readmeCommands(t), documentCommands(t, "docs/WRITING-AN-ALGORITHM.md"), documentCommands(t, "docs/LOCAL-LOCKS.md"), documentCommands(t, kMutex),
+		documentCommands(t, "docs/COMESH.md")) {
 		line := strings.Join(words, " ")
 		all, rest := commands(), words[1:]
 		var cmd *cli.Command
