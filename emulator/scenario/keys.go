@@ -290,7 +290,7 @@ var keys = []Key{
 	duration("mobility-step", GroupChurn, func(s *Spec) *dur { return &s.MobilityStep },
 		"100ms", 1e6, "how often it is seen who is within reach"),
 	duration("detection-delay", GroupChurn, func(s *Spec) *dur { return &s.DetectionDelay },
-		"0s", 0, "how long after a link went or came its ends know (localmutex; simulator only, real nodes are told by their kernel)"),
+		"0s", 0, "how long after a link went or came its ends know, unless something comes over it before (localmutex; simulator only, real nodes are told by their kernel)"),
 	list("fault", GroupChurn, func(s *Spec) *[]string { return &s.Fault },
 		"RULE", "fault rule such as 'at 10s crash 3 nodes restart after 5s', may be repeated (grammar: documentation of package workloads)"),
 	list("tags", GroupChurn, func(s *Spec) *[]string { return &s.Tags },

@@ -48,10 +48,41 @@ func (w *World) sendOver(from core.NodeID, f *wire.Frame, size int) {
 	e.kind, e.node, e.size, e.frame = overLink, from, size, *f
 }
 
-// arriveOver delivers a frame, unless the link has gone meanwhile.
+// arriveOver delivers a frame, unless the link has gone meanwhile. What the end
+// has not been told yet of the link it is told before, as real nodes are.
 func (w *World) arriveOver(from core.NodeID, f *wire.Frame, size int) {
-	if k, ok := w.linkBetween(from, f.To); ok && w.mesh.Links[k/2].Up {
-		w.deliver(f.To, f, size)
+	k, ok := w.linkBetween(from, f.To)
+	if !ok || !w.mesh.Links[k/2].Up {
+		return
+	}
+	w.tellNews(linkEnd{int(k / 2), f.To}, core.Never)
+	w.deliver(f.To, f, size)
+}
+
+// linkEnd is a node at an end of a link (index).
+type linkEnd struct {
+	link int
+	node core.NodeID
+}
+
+// linkNews is what an end will be told at an instant, if it lives on.
+type linkNews struct {
+	at  core.Instant
+	inc core.Incarnation
+	in  stack.Input
+}
+
+// tellNews tells an end what is due until an instant.
+func (w *World) tellNews(end linkEnd, until core.Instant) {
+	for {
+		list := w.news[end]
+		if len(list) == 0 || list[0].at > until {
+			return
+		}
+		w.news[end] = list[1:]
+		if n := &w.nodes[end.node]; n.alive && n.inc == list[0].inc {
+			w.command(end.node, list[0].in)
+		}
 	}
 }
 
@@ -86,11 +117,8 @@ func (w *World) detect(i int) {
 			w.command(id, in)
 			continue
 		}
-		inc := w.nodes[id].inc
-		w.after(w.now.Add(w.cfg.Detection), func() {
-			if w.nodes[id].inc == inc {
-				w.command(id, in)
-			}
-		})
+		at, news := w.now.Add(w.cfg.Detection), linkEnd{i, id}
+		w.news[news] = append(w.news[news], linkNews{at, w.nodes[id].inc, in})
+		w.after(at, func() { w.tellNews(news, at) })
 	}
 }

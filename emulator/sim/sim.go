@@ -47,7 +47,7 @@ type Config struct {
 
 	// Down are links (indices) that are down at first. Detection is how long
 	// after a link went or came its ends are told, where they want to know
-	// (stack.Node.Links).
+	// (stack.Node.Links), if nothing comes over the link earlier.
 	Down      []int
 	Detection time.Duration
 	// LinkLocal: nodes speak with neighbours only, routes stay as they are.
@@ -90,11 +90,12 @@ type World struct {
 	now    core.Instant
 	events queue
 	nodes  []node
-	kept   [][]byte        // by node, over its lives
-	busy   int             // nodes that run and are not idle
-	chans  []*link.Channel // two a link: A->B at 2i, B->A at 2i+1
-	linkOf []int32         // [from*nodes+to] of neighbours: index into chans
-	local  []*link.Channel // by node, with Imitate.LocalHop
+	kept   [][]byte               // by node, over its lives
+	busy   int                    // nodes that run and are not idle
+	chans  []*link.Channel        // two a link: A->B at 2i, B->A at 2i+1
+	news   map[linkEnd][]linkNews // with Detection: not told yet, in order
+	linkOf []int32                // [from*nodes+to] of neighbours: index into chans
+	local  []*link.Channel        // by node, with Imitate.LocalHop
 	// hopwise: a frame takes its hops one event each, since what happens
 	// meanwhile elsewhere matters to it: links have rates, or change. Else its
 	// way is computed at once.
@@ -162,6 +163,7 @@ func New(cfg Config) (*World, error) {
 		cfg: cfg, nodes: make([]node, n), kept: make([][]byte, n),
 		mesh:   mesh.New(cfg.Topology, cfg.Params, cfg.Metric),
 		chans:  make([]*link.Channel, 2*len(cfg.Topology.Links)),
+		news:   map[linkEnd][]linkNews{},
 		linkOf: make([]int32, n*n),
 	}
 	w.Stats.Links = make([]LinkStats, len(w.chans))
