@@ -44,7 +44,7 @@ func named(t *testing.T, name string) *reproduce.Sweep {
 func tiny(s *reproduce.Sweep) *reproduce.Sweep {
 	small := *s
 	small.Points = nil
-	if s.Scenario["duration"] != "" || s.Scenario["settle"] != "" { // a workload without an end of its own
+	if s.Scenario["duration"] != "" && s.Scenario["arrivals"] != "burst" || s.Scenario["settle"] != "" { // a workload without an end of its own
 		small.Scenario = maps.Clone(s.Scenario)
 		small.Scenario["duration"] = "1s"
 		if s.Scenario["settle"] != "" {
