@@ -9,16 +9,19 @@ import (
 // slowSpaces are spaces in which lists are at most half of NUpper, so that
 // requests take the slow path, and stay so: who waits must be served by it.
 var slowSpaces = map[string]ExploreConfig{
-	"a ring":           {Lists: [][]int{{1}, {2}, {3}, {0}}, Entries: []int{2, 0, 0, 0}},
-	"two through one":  {Lists: [][]int{{2}, {2}, {3}, {2}}, Entries: []int{1, 1, 0, 0}},
-	"three of three":   {NUpper: 4, Lists: [][]int{{2}, {2}, {0, 1}}, Entries: []int{1, 1, 0}},
-	"root and inner":   {Lists: [][]int{{1}, {2}, {3}, {1}}, Entries: []int{1, 1, 0, 0}},
-	"slow and fast":    {Lists: [][]int{{1}, {2, 3}, {1, 3}, {1, 2}}, Entries: []int{1, 1, 0, 0}},
-	"inner node fails": {Lists: [][]int{{1}, {2}, {3}, {0}}, Entries: []int{1, 0, 0, 0}, Crashes: []int{0, 1, 0, 0}, MaxCrashes: 1, SilentOKs: 1},
+	"a ring":              {Lists: [][]int{{1}, {2}, {3}, {0}}, Entries: []int{2, 0, 0, 0}},
+	"two through one":     {Lists: [][]int{{2}, {2}, {3}, {2}}, Entries: []int{1, 1, 0, 0}},
+	"three of three":      {NUpper: 4, Lists: [][]int{{2}, {2}, {0, 1}}, Entries: []int{1, 1, 0}},
+	"root and inner":      {Lists: [][]int{{1}, {2}, {3}, {1}}, Entries: []int{1, 1, 0, 0}},
+	"slow and fast":       {Lists: [][]int{{1}, {2, 3}, {1, 3}, {1, 2}}, Entries: []int{1, 1, 0, 0}},
+	"inner node restarts": {Lists: [][]int{{1}, {2}, {3}, {0}}, Entries: []int{1, 0, 0, 0}, Crashes: []int{0, 1, 0, 0}, MaxCrashes: 1, MaxRestarts: 1},
+	"root restarts":       {Lists: [][]int{{1}, {2}, {3}, {0}}, Entries: []int{2, 0, 0, 0}, Crashes: []int{1, 0, 0, 0}, MaxCrashes: 1, MaxRestarts: 1},
+	"slow, fast, restart": {Lists: [][]int{{2}, {0, 2}, {0, 1}}, NUpper: 4, Entries: []int{1, 1, 0}, Crashes: []int{0, 0, 1}, MaxCrashes: 1, MaxRestarts: 1},
+	"inner node fails":    {Lists: [][]int{{1}, {2}, {3}, {0}}, Entries: []int{1, 0, 0, 0}, Crashes: []int{0, 1, 0, 0}, MaxCrashes: 1, SilentOKs: 1},
 }
 
 // slowLarge are those of millions of states: -states.
-var slowLarge = map[string]bool{"root and inner": true, "slow and fast": true}
+var slowLarge = map[string]bool{"root and inner": true, "slow and fast": true, "slow, fast, restart": true}
 
 // TestExploreSlow: the slow path keeps two out and serves everybody, in all
 // schedules.
