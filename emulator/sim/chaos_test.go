@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -42,13 +43,13 @@ type judge struct {
 	zombies    int
 	kinds      map[string]int
 	amnesiac   map[core.NodeID]bool
-	slow       int            // entries by the slow path
-	upper      map[string]int // bounds on the number of nodes that were told
+	slow       int // entries by the slow path
+	upper      int // largest bound on the number of nodes, theirs or estimated
 }
 
 // stuck reports whether too few nodes remember what they granted for anybody
 // to enter (package camera, Amnesia): nobody can help that.
-func (j *judge) stuck() bool { return 2*(j.nodes-len(j.amnesiac)) < j.nodes+1 }
+func (j *judge) stuck() bool { return 2*(j.nodes-len(j.amnesiac)) < j.upper+1 }
 
 type held struct {
 	req string
@@ -59,7 +60,7 @@ func newJudge(nodes int) *judge {
 	j := &judge{
 		nodes: nodes, up: make([]bool, nodes), holding: map[core.NodeID]held{}, failedBy: make([]map[core.NodeID]bool, nodes),
 		wants: map[int]core.NodeID{}, open: map[core.NodeID]int{}, kinds: map[string]int{},
-		amnesiac: map[core.NodeID]bool{}, upper: map[string]int{},
+		amnesiac: map[core.NodeID]bool{}, upper: nodes,
 	}
 	for i := range j.failedBy {
 		j.failedBy[i] = map[core.NodeID]bool{}
@@ -109,8 +110,10 @@ func (j *judge) line(log core.NodeID, e *eventlog.Event) {
 		case "recovered":
 			delete(j.amnesiac, id)
 		}
-		if strings.HasPrefix(e.Text, eventlog.UpperBound) {
-			j.upper[e.Text]++
+		if text, told := strings.CutPrefix(e.Text, eventlog.UpperBound); told {
+			if n, err := strconv.Atoi(text); err == nil {
+				j.upper = max(j.upper, n)
+			}
 		}
 	case eventlog.Member:
 		j.failedBy[*e.Peer][id] = e.Change == "failed"
