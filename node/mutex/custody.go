@@ -55,3 +55,28 @@ const (
 var factNames = [...]string{"held", "sent", "leads", "promised", "taken over", "gave back", "rebuilt"}
 
 func (k FactKind) String() string { return factNames[k] }
+
+// Ring is what a machine that acts for other nodes' ids keeps (fault-tolerant
+// fairk). Explorers follow tokens by the newest state of each id.
+type Ring struct {
+	View     uint64
+	InEffect bool // as far as the machine knows
+	Estates  []Estate
+}
+
+// Estate is the state of one id at one machine.
+type Estate struct {
+	ID            core.NodeID
+	View, Version uint64 // of two states of an id the one with the larger pair goes on
+	Custody       Custody
+	Held          core.RequestID // in the critical section with it; zero: is not
+	Sent          []core.Message // not known to have been taken, with
+	To            []core.NodeID  // their ids
+	Wrong         string         // an invariant that does not hold
+}
+
+// Ringed is a Machine with a Ring.
+type Ringed interface {
+	Machine
+	Ring() Ring
+}

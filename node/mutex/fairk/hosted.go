@@ -264,6 +264,9 @@ func (t *Tolerant) handOver() {
 // begin begins to act for the ids that fall to this node in the view.
 func (t *Tolerant) begin() {
 	v := t.view
+	if t.amnesiac {
+		t.fx.Notes = append(t.fx.Notes, "recovered")
+	}
 	t.started, t.amnesiac, t.behind, t.early = true, false, false, nil
 	for i, n := range v.Nodes {
 		if n.Member && t.joins[i] <= n.Life {

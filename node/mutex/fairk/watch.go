@@ -75,7 +75,7 @@ func (t *Tolerant) onBeat(from core.Peer, m *wire.Beat) {
 		t.suspect(n)
 		return
 	}
-	missed := t.view != nil && t.started && (m.View < t.view.Num || m.Join)
+	missed := t.view != nil && t.started && t.view.Num > 0 && (m.View < t.view.Num || m.Join)
 	if m.Join && !(missed && t.view.Nodes[n].Member && t.view.Nodes[n].Life == life) {
 		t.joins[n] = life
 	}

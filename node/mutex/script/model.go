@@ -29,6 +29,7 @@ type model struct {
 	scratch []byte
 	flight  []Envelope // for custodyViolation
 	tokens  bool       // it is a token algorithm
+	ringed  bool       // it keeps copies on a ring
 }
 
 // local is one node in one state.
@@ -44,6 +45,8 @@ type local struct {
 	broken   string        // an invariant of its own
 	kept     []byte        // over its lives
 	custody  mutex.Custody // of a token algorithm
+	ring     *mutex.Ring   // of a ring's machine
+	holding  core.RequestID
 	machine  mutex.Machine // nil once it has gone on
 }
 
@@ -73,9 +76,11 @@ func newModel(cfg ExploreConfig) *model {
 	if err != nil {
 		panic(err)
 	}
-	_, tokens := mk(core.Peer{}).(mutex.Custodian)
+	sample := mk(core.Peer{})
+	_, tokens := sample.(mutex.Custodian)
+	_, ring := sample.(mutex.Ringed)
 	return &model{
-		cfg: cfg, mk: mk, n: len(cfg.Lists), tokens: tokens,
+		cfg: cfg, mk: mk, n: len(cfg.Lists), tokens: tokens, ringed: ring,
 		byState: map[string]uint32{}, byText: map[string]uint32{}, steps: map[stepKey]stepped{},
 	}
 }
@@ -210,6 +215,13 @@ func (m *model) settleLocal(l *local, out *mutex.Effects) {
 	if c, ok := l.machine.(mutex.Custodian); ok {
 		l.custody = c.Custody()
 	}
+	if c, ok := l.machine.(mutex.Ringed); ok {
+		r := c.Ring()
+		l.ring, l.holding = &r, core.RequestID{}
+		if l.st == mutex.Held {
+			l.holding = c.Request()
+		}
+	}
 	if c, ok := l.machine.(interface{ Invariant() string }); ok {
 		l.broken = c.Invariant()
 	}
@@ -315,6 +327,9 @@ func (m *model) at(s *state, k int) *local { return &m.locals[s.locals[k]] }
 
 // violation says what is wrong in s, or nothing.
 func (m *model) violation(s *state) string {
+	if m.ringed {
+		return m.ringViolation(s)
+	}
 	var held []int
 	for k := range m.n {
 		l := m.at(s, k)

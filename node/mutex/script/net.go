@@ -168,6 +168,9 @@ func (n *Net) Holders() []int {
 
 // Violation describes more holders than may be, or is empty.
 func (n *Net) Violation() string {
+	if v, ok := n.ringViolation(); ok {
+		return v
+	}
 	h := n.Holders()
 	if len(h) <= max(1, n.Permits) {
 		return n.custodyViolation()
@@ -283,6 +286,24 @@ func describe(m core.Message) string {
 		fmt.Fprintf(&b, " %v after %v", m.For, m.After)
 	case *wire.TokenLocations:
 		fmt.Fprintf(&b, " for %v order=%d", m.For, m.Order)
+	case *wire.Claim:
+		fmt.Fprintf(&b, " %d", m.Ballot)
+	case *wire.Promise:
+		fmt.Fprintf(&b, " %d view=%d", m.Ballot, m.View)
+	case *wire.View:
+		fmt.Fprintf(&b, " %d", m.Num)
+	case *wire.Vote:
+		fmt.Fprintf(&b, " %d", m.View)
+	case *wire.Beat:
+		fmt.Fprintf(&b, " view=%d", m.View)
+	case *wire.Copy:
+		fmt.Fprintf(&b, " of p%d %d.%d view=%d", m.ID, m.Stamp.View, m.Stamp.Version, m.View)
+	case *wire.Copied:
+		fmt.Fprintf(&b, " of p%d %d view=%d", m.ID, m.Version, m.View)
+	case *wire.Deliver:
+		fmt.Fprintf(&b, " p%d to p%d view=%d: %s", m.From, m.To, m.View, describe(m.Msg))
+	case *wire.Taken:
+		fmt.Fprintf(&b, " %d of p%d view=%d", m.N, m.From, m.View)
 	case *wire.Recovered:
 		for _, r := range m.Requests {
 			fmt.Fprintf(&b, " %v", r)

@@ -113,6 +113,20 @@ func Algorithm(name string, nUpper int) (Make, error) {
 			return nil, err
 		}
 		take("k" + strconv.Itoa(k))
+		copies := 0
+		for p := 1; p <= 4 && base == "fairk" && copies == 0; p++ {
+			if take("p" + strconv.Itoa(p)) {
+				copies = p
+			}
+		}
+		if copies > 0 {
+			if copies >= nUpper {
+				return nil, fmt.Errorf("make machines of %q: %d copies at %d nodes", name, copies, nUpper)
+			}
+			take("no-wait") // it waits for no list
+			mk = ringMachine(k, copies, nUpper, take("without-fence"))
+			break
+		}
 		mk = tokenMachine(base, k, take)
 	default:
 		entry, ok := catalog.Find(base)
@@ -140,6 +154,15 @@ func permits(name string) (int, error) {
 		}
 	}
 	return 1, nil
+}
+
+// ringMachine makes machines of fault-tolerant fairk.
+func ringMachine(k, copies, nodes int, noFence bool) Make {
+	cfg := fairk.TolerantConfig{Nodes: nodes, Copies: copies, Period: time.Second, NoFence: noFence}
+	for i := range k {
+		cfg.Placement = append(cfg.Placement, core.NodeID(i))
+	}
+	return func(self core.Peer) mutex.Machine { return fairk.NewTolerant(self, cfg) }
 }
 
 // tokenMachine makes machines of a token algorithm.

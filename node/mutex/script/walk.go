@@ -78,6 +78,9 @@ func newWalker(seed uint64, cfg WalkConfig) *walker {
 		cfg: cfg, rng: core.Stream(seed, "mutex/walk"), net: NewNet(cfg.Nodes, mk),
 		left: make([]bool, cfg.Nodes), lost: make([][]core.Incarnation, cfg.Nodes),
 	}
+	if w.net.Permits, err = permits(cfg.Algorithm); err != nil {
+		panic(err)
+	}
 	w.net.Trace = func(s string) { w.say("  %s", s) }
 	for k := range cfg.Nodes {
 		w.lost[k] = make([]core.Incarnation, cfg.Nodes)
