@@ -8,3 +8,8 @@ import _ "embed"
 //
 //go:embed partition.yaml
 var Partition []byte
+
+// FairKKills is fairk-kills.yaml, the scenario of `churnbed reproduce fairk-fig6`.
+//
+//go:embed fairk-kills.yaml
+var FairKKills []byte

@@ -27,6 +27,7 @@ var examples = map[string][]string{
 	"both":                 {"churnbed both workloads/scenarios/smoke.yaml"},
 	"reproduce":            {"churnbed reproduce --list", "churnbed reproduce fig8"},
 	"reproduce traps":      {"churnbed reproduce traps", "churnbed reproduce traps h8 --trials 3"},
+	"reproduce fairk-fig6": {"churnbed reproduce fairk-fig6 --required --trials 20", "churnbed reproduce fairk-fig6 --emulate --required --parallel 2 --trials 20"},
 	"reproduce partition":  {"churnbed reproduce partition", "churnbed reproduce partition --trials 2 --emulate"},
 	"compare":              {"churnbed compare runs/mesh256 runs/smoke-sim"},
 	"import camera":        {"churnbed import camera result.json.xz -o runs/camera-java"},

@@ -50,7 +50,7 @@ func reproduceCommand() *cli.Command {
 			"the authors' simulator; with --virtual-host in a virtual machine each, whose times are right on a busy\n" +
 			"host as well. Exit status: 0 also where figures differ; 2 wrong usage, 3 the host lacks\n" +
 			"something, 4 interrupted.",
-		Subcommands: []*cli.Command{trapsCommand(), partitionExperiment()},
+		Subcommands: []*cli.Command{trapsCommand(), partitionExperiment(), killsExperiment()},
 		Flags: append([]cli.Flag{
 			&cli.BoolFlag{Name: "list", Usage: "show all experiments with their records", Destination: &opt.list},
 			&cli.StringFlag{Name: "out", Aliases: []string{"o"}, Usage: "write NAME.txt, NAME.csv, NAME.svg and NAME.png to `DIR`", Destination: &opt.dir},
