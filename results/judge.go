@@ -19,7 +19,7 @@ type Overlap struct {
 	Zombie bool
 }
 
-// Verdict is what Check finds.
+// Verdict is what the judge finds.
 type Verdict struct {
 	// Violations and Zombies are the pairs, by their beginning; at most
 	// maxListed of each are kept, the counts go on.
@@ -83,13 +83,19 @@ func starvedAfter(longest int64) int64 { return 2*longest + 1e9 }
 // Safe reports whether no more sections than may overlapped, zombies apart.
 func (v *Verdict) Safe() bool { return v.ViolationCount == 0 }
 
-// Check reads the logs of a run and judges safety and liveness.
-func Check(r *Run) (*Verdict, error) {
+// judged replays the logs of a run and judges safety and liveness. Two judges
+// of safety, which share no code but the reading of the logs, must find the
+// same; else the error is ErrJudgesDisagree.
+func judged(r *Run) (*history, *Verdict, error) {
 	h, err := replay(r)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return h.judge(), nil
+	if err := h.countLinks(); err != nil {
+		return nil, nil, err
+	}
+	v := h.judge()
+	return h, v, v.confirm()
 }
 
 func (h *history) judge() *Verdict {

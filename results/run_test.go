@@ -176,7 +176,7 @@ func TestMalformedLineIsNamed(t *testing.T) {
 		if err := os.WriteFile(run.Path(name), b, 0o644); err != nil {
 			t.Fatal(err)
 		}
-		_, err = Check(run)
+		_, err = Summarise(run)
 		var line *eventlog.LineError
 		if !errors.As(err, &line) || line.File != name || line.Line != 1 || !errors.Is(err, eventlog.ErrMalformed) {
 			t.Errorf("%s: %v", name, err)

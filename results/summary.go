@@ -145,15 +145,8 @@ func Summarise(r *Run) (*Summary, error) {
 // rests on. Two judges of safety, which share no code but the reading of the
 // logs, must find the same; else the error is ErrJudgesDisagree.
 func Judge(r *Run) (*Summary, *Verdict, error) {
-	h, err := replay(r)
+	h, v, err := judged(r)
 	if err != nil {
-		return nil, nil, err
-	}
-	if err := h.countLinks(); err != nil {
-		return nil, nil, err
-	}
-	v := h.judge()
-	if err := v.confirm(); err != nil {
 		return nil, nil, err
 	}
 	return h.summary(v), v, nil

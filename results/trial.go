@@ -101,14 +101,10 @@ func (t *Trial) SetRequests(requests []*Request) {
 
 // TrialOf judges a run and reduces it to a trial.
 func TrialOf(r *Run) (*Trial, error) {
-	h, err := replay(r)
+	h, v, err := judged(r)
 	if err != nil {
 		return nil, err
 	}
-	if err := h.countLinks(); err != nil {
-		return nil, err
-	}
-	v := h.judge()
 	s, d := h.summary(v), h.delays()
 	t := &Trial{
 		Seed: r.Manifest.Seed, From: r.Dir, Nodes: r.Manifest.Nodes, Requesters: d.requesters, Issued: v.Issued, Served: v.Served,
