@@ -399,11 +399,14 @@ func describe(p controller.Progress) string {
 		return fmt.Sprintf("starting nodes: %d/%d joined", p.Done, p.Total)
 	case controller.Running:
 		var b strings.Builder
-		fmt.Fprintf(&b, "running %.1f s: served %d", p.Elapsed.Seconds(), p.Served)
-		if p.Requests > 0 {
-			fmt.Fprintf(&b, "/%d", p.Requests)
+		fmt.Fprintf(&b, "running %.1f s: ", p.Elapsed.Seconds())
+		switch {
+		case p.Requests > 0:
+			fmt.Fprintf(&b, "served %d/%d, %d waiting, ", p.Served, p.Requests, p.Waiting)
+		case p.Served+p.Waiting > 0: // k-groups have no requests
+			fmt.Fprintf(&b, "served %d, %d waiting, ", p.Served, p.Waiting)
 		}
-		fmt.Fprintf(&b, ", %d waiting, %d nodes up, %d kills, %d restarts", p.Waiting, p.Alive, p.Kills, p.Restarts)
+		fmt.Fprintf(&b, "%d nodes up, %d kills, %d restarts", p.Alive, p.Kills, p.Restarts)
 		return b.String()
 	case controller.Ending:
 		return "ending: collecting logs"
