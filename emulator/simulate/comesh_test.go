@@ -59,10 +59,12 @@ func TestGroupsUnderChurn(t *testing.T) {
 	}
 }
 
-// BenchmarkGroups simulates ten seconds of 1,000 devices.
+// BenchmarkGroups simulates ten minutes of 1,000 devices with 100 routines, 400
+// of them smart and lists by Medley; a tenth fails and comes back.
 func BenchmarkGroups(b *testing.B) {
+	set := func(key, value string) scenario.Setting { return scenario.Setting{Key: key, Value: value} }
 	for b.Loop() {
-		run(b, resolve(b, "comesh250.yaml", scenario.Setting{Key: "nodes", Value: "1000"}, scenario.Setting{Key: "area", Value: "30x30"},
-			scenario.Setting{Key: "duration", Value: "10s"}, scenario.Setting{Key: "fault", Value: "at 9s trigger 0"}))
+		run(b, resolve(b, "comesh250.yaml", set("topology", "grid"), set("nodes", "1000"), set("rows", "25"), set("cols", "40"), set("step", "2.5"),
+			set("routines", "100"), set("fault", "from 30s to 570s churn 10% of tag:smart restart after 10s")))
 	}
 }

@@ -40,24 +40,34 @@ func Rank(epoch uint64, s core.NodeID, g Group) uint64 {
 // Selector computes groups. Its random vectors come from the run's seed, so
 // that all nodes have the same.
 type Selector struct {
-	cfg *Config
-	a   [][vector]float64 // by table and function
-	b   []float64
-	// What vectors gave last: all groups of an epoch ask for the same.
+	cfg       *Config
+	a         [][vector]float64 // by table and function
+	b         []float64
+	functions int     // of a table
+	centres   []place // by group
+	near      [][]Group
+	// What places gave last: all groups of an epoch ask for the same.
 	memo struct {
 		epoch uint64
 		list  []core.NodeID
-		out   map[core.NodeID]*[vector]float64
+		out   []place
 	}
 }
 
 // A vector is the place of a node, and the mean place of what it monitors.
 const vector = 6
 
+// place is a vector and its buckets, by table and function.
+type place struct {
+	at      [vector]float64
+	buckets []float64
+}
+
 // NewSelector returns the selector of a run.
 func NewSelector(cfg *Config, seed uint64) *Selector {
-	s := &Selector{cfg: cfg}
+	s := &Selector{cfg: cfg, near: make([][]Group, len(cfg.Centres))}
 	l := cfg.LSH.Defaults()
+	s.functions = l.Functions
 	rng := core.Stream(seed, "lsh")
 	for range l.Tables * l.Functions {
 		var a [vector]float64
@@ -67,6 +77,9 @@ func NewSelector(cfg *Config, seed uint64) *Selector {
 		s.a = append(s.a, a)
 		s.b = append(s.b, rng.Float64()*l.Width)
 	}
+	for _, c := range cfg.Centres {
+		s.centres = append(s.centres, s.place(c, c))
+	}
 	return s
 }
 
@@ -74,73 +87,88 @@ func NewSelector(cfg *Config, seed uint64) *Selector {
 // list, in the order of their ranks. It is shorter than k only where list is.
 func (s *Selector) Members(g Group, epoch uint64, list []core.NodeID, out []core.NodeID) []core.NodeID {
 	k, f := s.cfg.K(), s.cfg.F
-	by := byRank(g, epoch, list)
-	from := len(out)
+	ranks := make([]ranked, len(list))
+	for i, id := range list {
+		ranks[i] = ranked{Rank(epoch, id, g), id}
+	}
+	chosen := make([]ranked, 0, k)
 	switch s.cfg.Policy {
 	case LSH:
-		out = s.near(g, epoch, list, by, k, out)
+		chosen = s.nearest(g, epoch, list, ranks, k, chosen)
 	case LSHMix:
-		out = s.near(g, epoch, list, by, f+1, out)
+		chosen = s.nearest(g, epoch, list, ranks, f+1, chosen)
 	}
-	for _, id := range by {
-		if len(out)-from >= k {
-			break
-		}
-		if !slices.Contains(out[from:], id) {
-			out = append(out, id)
+	rest := make([]ranked, 0, k)
+	for _, r := range ranks {
+		if !slices.Contains(chosen, r) {
+			rest = keepLowest(rest, r, k-len(chosen))
 		}
 	}
-	slices.SortFunc(out[from:], func(a, b core.NodeID) int {
-		return cmp.Or(cmp.Compare(Rank(epoch, a, g), Rank(epoch, b, g)), cmp.Compare(a, b))
-	})
+	chosen = append(chosen, rest...)
+	slices.SortFunc(chosen, byRank)
+	for _, r := range chosen {
+		out = append(out, r.id)
+	}
 	return out
 }
 
-func byRank(g Group, epoch uint64, list []core.NodeID) []core.NodeID {
-	type ranked struct {
-		rank uint64
-		id   core.NodeID
-	}
-	all := make([]ranked, len(list))
-	for i, id := range list {
-		all[i] = ranked{Rank(epoch, id, g), id}
-	}
-	slices.SortFunc(all, func(a, b ranked) int { return cmp.Or(cmp.Compare(a.rank, b.rank), cmp.Compare(a.id, b.id)) })
-	ids := make([]core.NodeID, len(list))
-	for i := range all {
-		ids[i] = all[i].id
-	}
-	return ids
+// ranked is a smart node and its rank in a group.
+type ranked struct {
+	rank uint64
+	id   core.NodeID
 }
 
-// near appends up to want smart nodes near the target: those of its bucket in
-// any table, the nearest first; then those that neighbouring groups find;
+func byRank(a, b ranked) int { return cmp.Or(cmp.Compare(a.rank, b.rank), cmp.Compare(a.id, b.id)) }
+
+// keepLowest inserts r into the sorted list of the want lowest.
+func keepLowest(lowest []ranked, r ranked, want int) []ranked {
+	if n := len(lowest); n == want {
+		if n == 0 || byRank(r, lowest[n-1]) >= 0 {
+			return lowest
+		}
+		lowest = lowest[:n-1]
+	}
+	at, _ := slices.BinarySearchFunc(lowest, r, byRank)
+	return slices.Insert(lowest, at, r)
+}
+
+// nearest appends up to want smart nodes near the target: those of its bucket
+// in any table, the nearest first; then those that neighbouring groups find;
 // the caller fills up by rank.
-func (s *Selector) near(g Group, epoch uint64, list, by []core.NodeID, want int, out []core.NodeID) []core.NodeID {
-	from := len(out)
-	vectors := s.vectors(epoch, list)
+func (s *Selector) nearest(g Group, epoch uint64, list []core.NodeID, ranks []ranked, want int, out []ranked) []ranked {
+	type candidate struct {
+		distance float64
+		ranked
+	}
+	places := s.places(epoch, list)
+	own := &s.centres[g].at
+	var found []candidate
 	for _, target := range s.neighbours(g) {
-		if len(out)-from >= want {
+		if len(out) >= want {
 			break
 		}
-		q := pair(s.cfg.Centres[target], s.cfg.Centres[target])
-		var found []core.NodeID
-		for _, id := range by {
-			if !slices.Contains(out[from:], id) && s.collide(&q, vectors[id]) {
-				found = append(found, id)
+		found = found[:0]
+		q := &s.centres[target]
+		for i := range list {
+			if s.collide(q, &places[i]) && !slices.Contains(out, ranks[i]) {
+				found = append(found, candidate{distance(own, &places[i].at), ranks[i]})
 			}
 		}
-		own := pair(s.cfg.Centres[g], s.cfg.Centres[g])
-		slices.SortStableFunc(found, func(a, b core.NodeID) int {
-			return cmp.Compare(distance(&own, vectors[a]), distance(&own, vectors[b]))
+		slices.SortFunc(found, func(a, b candidate) int {
+			return cmp.Or(cmp.Compare(a.distance, b.distance), byRank(a.ranked, b.ranked))
 		})
-		out = append(out, found[:min(len(found), want-(len(out)-from))]...)
+		for _, c := range found[:min(len(found), want-len(out))] {
+			out = append(out, c.ranked)
+		}
 	}
 	return out
 }
 
 // neighbours lists all groups, the nearest to g (itself) first.
 func (s *Selector) neighbours(g Group) []Group {
+	if s.near[g] != nil {
+		return s.near[g]
+	}
 	all := make([]Group, len(s.cfg.Centres))
 	for i := range all {
 		all[i] = Group(i)
@@ -148,24 +176,31 @@ func (s *Selector) neighbours(g Group) []Group {
 	slices.SortStableFunc(all, func(a, b Group) int {
 		return cmp.Compare(Distance(s.cfg.Centres[g], s.cfg.Centres[a]), Distance(s.cfg.Centres[g], s.cfg.Centres[b]))
 	})
+	s.near[g] = all
 	return all
 }
 
-// vectors of the smart nodes: the place, and the mean place of what a node
-// monitored in the epoch before. So that no history is needed, which nodes
-// that joined late would lack, that epoch's groups are taken to have been
-// chosen by rank alone. A node that had none has its own place there.
-func (s *Selector) vectors(epoch uint64, list []core.NodeID) map[core.NodeID]*[vector]float64 {
+// places of the smart nodes of list, in its order: where each is, and the mean
+// place of what it monitored in the epoch before. So that no history is
+// needed, which nodes that joined late would lack, that epoch's groups are
+// taken to have been chosen by rank alone. A node that had none has its own
+// place there.
+func (s *Selector) places(epoch uint64, list []core.NodeID) []place {
 	if m := &s.memo; m.out != nil && m.epoch == epoch && slices.Equal(m.list, list) {
 		return m.out
 	}
 	sum := make(map[core.NodeID]*[4]float64, len(list))
+	lowest := make([]ranked, 0, s.cfg.K())
 	for g := range s.cfg.Centres {
-		for _, id := range byRank(Group(g), epoch-1, list)[:min(s.cfg.K(), len(list))] {
-			m := sum[id]
+		lowest = lowest[:0]
+		for _, id := range list {
+			lowest = keepLowest(lowest, ranked{Rank(epoch-1, id, Group(g)), id}, s.cfg.K())
+		}
+		for _, r := range lowest {
+			m := sum[r.id]
 			if m == nil {
 				m = &[4]float64{}
-				sum[id] = m
+				sum[r.id] = m
 			}
 			for i, x := range s.cfg.Centres[g] {
 				m[i] += x
@@ -173,48 +208,47 @@ func (s *Selector) vectors(epoch uint64, list []core.NodeID) map[core.NodeID]*[v
 			m[3]++
 		}
 	}
-	out := make(map[core.NodeID]*[vector]float64, len(list))
-	for _, id := range list {
+	out := make([]place, len(list))
+	for i, id := range list {
 		own := s.cfg.Places[id]
 		seen := own
 		if m := sum[id]; m != nil {
 			seen = Place{m[0] / m[3], m[1] / m[3], m[2] / m[3]}
 		}
-		v := pair(own, seen)
-		out[id] = &v
+		out[i] = s.place(own, seen)
 	}
 	s.memo.epoch, s.memo.list, s.memo.out = epoch, slices.Clone(list), out
 	return out
 }
 
-func pair(a, b Place) [vector]float64 { return [vector]float64{a[0], a[1], a[2], b[0], b[1], b[2]} }
-
-// collide reports whether two vectors share a bucket in any table: there,
-// floor((a.v+b)/r) is equal for all its functions.
-func (s *Selector) collide(u, v *[vector]float64) bool {
-	l := s.cfg.LSH.Defaults()
-	for t := range l.Tables {
-		same := true
-		for m := range l.Functions {
-			i := t*l.Functions + m
-			if s.bucket(i, u, l.Width) != s.bucket(i, v, l.Width) {
-				same = false
-				break
-			}
+// place computes a vector's buckets: floor((a.v+b)/r) by each function.
+func (s *Selector) place(own, seen Place) place {
+	p := place{at: [vector]float64{own[0], own[1], own[2], seen[0], seen[1], seen[2]}, buckets: make([]float64, len(s.a))}
+	width := s.cfg.LSH.Defaults().Width
+	for i := range s.a {
+		dot := s.b[i]
+		for j, x := range p.at {
+			dot += s.a[i][j] * x
 		}
-		if same {
-			return true
-		}
+		p.buckets[i] = math.Floor(dot / width)
 	}
-	return false
+	return p
 }
 
-func (s *Selector) bucket(i int, v *[vector]float64, width float64) float64 {
-	dot := s.b[i]
-	for j, x := range v {
-		dot += s.a[i][j] * x
+// collide reports whether two places share a bucket in any table: there, the
+// values of all its functions are equal.
+func (s *Selector) collide(u, v *place) bool {
+	for i := 0; i < len(s.a); {
+		end := i + s.functions
+		for i < end && u.buckets[i] == v.buckets[i] {
+			i++
+		}
+		if i == end {
+			return true
+		}
+		i = end
 	}
-	return math.Floor(dot / width)
+	return false
 }
 
 func distance(u, v *[vector]float64) float64 {
