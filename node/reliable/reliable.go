@@ -421,7 +421,9 @@ func (e *Endpoint) Deadline() core.Instant {
 	return core.Never
 }
 
-// Forget drops all that is still to be delivered to a peer.
+// Forget drops all that is still to be delivered to a peer, and the answers
+// that were kept for it: whoever forgets a peer may stand by none of them, so
+// what they answered is handled anew if it is repeated.
 func (e *Endpoint) Forget(id core.NodeID) {
 	if int(id) >= len(e.peers) {
 		return
@@ -429,6 +431,11 @@ func (e *Endpoint) Forget(id core.NodeID) {
 	if p := e.peers[id]; p != nil {
 		e.pending -= len(p.out) + len(p.wait)
 		p.out, p.wait = nil, nil
+		for i := range p.in {
+			if r := &p.in[i]; r.reply != nil {
+				r.seq, r.reply = r.seq-1, nil
+			}
+		}
 	}
 }
 

@@ -195,6 +195,26 @@ func TestForget(t *testing.T) {
 	p.handled(p.send(0, request(2), core.Reliable), true)
 }
 
+// What a forgotten peer was answered does not hold any more: its repetition is
+// handled anew, and not answered by a grant that nobody remembers.
+func TestForgetAnswers(t *testing.T) {
+	p := newPair(t, reliable.Config{})
+	p.handled(p.send(0, request(1), core.Reliable), true)
+	p.get(p.send(0, request(2), core.Reliable), okTo(2)) // lost
+	p.end[1].Forget(0)
+	f := p.repeat(0)
+	handled, out := p.get(f, okTo(3))
+	if !handled {
+		t.Fatalf("answered out of what was forgotten: %+v", out)
+	}
+	reply := p.one(out)
+	if r := p.one(p.handled(f, false)); !r.Reply || r.Msg != reply.Msg {
+		t.Errorf("the next repetition is answered by %+v", r)
+	}
+	p.handled(reply, true)
+	p.deadline(0, core.Never)
+}
+
 func TestDatagram(t *testing.T) {
 	p := newPair(t, reliable.Config{})
 	f := p.send(0, &wire.Release{ID: core.RequestID{TS: 1}}, core.Datagram)
