@@ -35,6 +35,12 @@ type ExploreConfig struct {
 	// unless NoFence.
 	SilentOKs int
 	NoFence   bool
+	// Sides tells a partition that may begin at any time, by the side of each
+	// node: from then on nothing is delivered to the other side. Stopped nodes
+	// stand still from then on, so they cannot leave when they are given up.
+	// Neither ends within the exploration. nil: there is none.
+	Sides   []int
+	Stopped []int
 
 	Holders int // how many may hold at once; 0 = 1
 	// Stuck also looks for requests that are never served: where nothing is in
@@ -96,6 +102,9 @@ func (c ExploreConfig) complete() (ExploreConfig, error) {
 			}
 		}
 	}
+	if c.Sides != nil && len(c.Sides) != n || c.Sides == nil && c.Stopped != nil {
+		return c, fmt.Errorf("explore: sides of %d nodes: want the side of each of %d, or no partition", len(c.Sides), n)
+	}
 	k, err := permits(c.Algorithm)
 	if err != nil {
 		return c, err
@@ -155,10 +164,11 @@ const (
 	drop
 	dup
 	bound
+	cut   // the partition begins
 	fence // only as part of others
 )
 
-var verbNames = [...]string{"deliver", "enter", "exit", "tick", "restart", "crash", "silent", "up", "down", "drop", "dup", "bound", "fence"}
+var verbNames = [...]string{"deliver", "enter", "exit", "tick", "restart", "crash", "silent", "up", "down", "drop", "dup", "bound", "cut", "fence"}
 
 // choice is one step: message a, or node a and perhaps its peer b.
 type choice struct {
@@ -176,7 +186,7 @@ func (m *model) choices(s *state, c []choice) []choice {
 		}
 		last = f
 		e := &m.letters[f]
-		if m.at(s, int(e.To)).up {
+		if m.reaches(s, e) {
 			c = append(c, choice{verb: deliver, a: f})
 		}
 		if s.left.losses > 0 {
@@ -190,10 +200,23 @@ func (m *model) choices(s *state, c []choice) []choice {
 		}
 	}
 	for k := range m.n {
-		c = m.nodeChoices(s, k, c)
+		if !m.stopped(s, k) {
+			c = m.nodeChoices(s, k, c)
+		}
+	}
+	if m.cfg.Sides != nil && !s.cut {
+		c = append(c, choice{verb: cut})
 	}
 	return c
 }
+
+// reaches reports whether a message can be delivered now.
+func (m *model) reaches(s *state, e *letter) bool {
+	to := int(e.To)
+	return m.at(s, to).up && !m.stopped(s, to) && (!s.cut || m.cfg.Sides[e.From.ID] == m.cfg.Sides[to])
+}
+
+func (m *model) stopped(s *state, k int) bool { return s.cut && slices.Contains(m.cfg.Stopped, k) }
 
 func (m *model) nodeChoices(s *state, k int, c []choice) []choice {
 	x, a := m.at(s, k), uint32(k)
@@ -295,6 +318,8 @@ func (m *model) do(s *state, c choice) {
 			s.left.silent--
 		}
 		m.tick(s, k)
+	case cut:
+		s.cut = true
 	case fence:
 	}
 }
@@ -322,7 +347,7 @@ func (m *model) fenced(s *state, k int) []int {
 	for j := range m.n {
 		y := m.at(s, j)
 		l := s.lists[k*m.n+j]
-		if !m.cfg.NoFence && l&1 != 0 && y.up && y.st != mutex.None && core.Incarnation(l/2).Start() == y.peer.Inc.Start() {
+		if !m.cfg.NoFence && l&1 != 0 && y.up && !m.stopped(s, j) && y.st != mutex.None && core.Incarnation(l/2).Start() == y.peer.Inc.Start() {
 			f = append(f, j)
 		}
 	}

@@ -158,6 +158,39 @@ func TestExploreMutants(t *testing.T) {
 	}
 }
 
+// TestExploreRenewal: a partition may begin at any time, and p1 stands still
+// from then on, so that it cannot leave where p0 gives it up. With grants of the
+// other side from before the cut p0 would enter beside it (BUGS 35).
+func TestExploreRenewal(t *testing.T) {
+	for name, c := range map[string]struct {
+		cfg   ExploreConfig
+		large bool // complete with -states 600000
+	}{
+		"two and one": {ExploreConfig{Lists: everyone(3), Entries: []int{1, 1, 0}, Sides: []int{0, 0, 1}, SilentOKs: 1}, false},
+		"two and two": {ExploreConfig{Lists: [][]int{{1, 2, 3}, {2, 3}, {}, {}}, Entries: []int{1, 1, 0, 0}, Sides: []int{0, 0, 1, 1}, SilentOKs: 1}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			cfg := c.cfg
+			cfg.Algorithm, cfg.Stopped, cfg.MaxStates = "camera+fast-only+without-renewal", []int{1}, *maxStates
+			r := Explore(cfg)
+			if !strings.Contains(r.Violation, "VIOLATION") {
+				t.Fatalf("%s: %q in %d states (complete %v)", cfg.Algorithm, r.Violation, r.States, r.Complete)
+			}
+			t.Logf("without renewal: %d steps, %d states", len(r.Found.Steps), r.States)
+			if text, err := r.Found.Script("as found"); err != nil || !strings.Contains(text, "VIOLATION") {
+				t.Errorf("the schedule does not show it: %v\n%s", err, text)
+			}
+			cfg.Algorithm = "camera+fast-only"
+			h := Explore(cfg)
+			if h.Found != nil || !h.Complete && !c.large {
+				t.Errorf("camera: complete %v\n%s", h.Complete, strings.Join(h.Schedule, "\n"))
+			}
+			t.Logf("camera: %d states, %d transitions, %d deep, complete %v", h.States, h.Transitions, h.Depth, h.Complete)
+		})
+	}
+}
+
 // TestExploreCamera explores spaces that no trap names.
 func TestExploreCamera(t *testing.T) {
 	for name, cfg := range map[string]ExploreConfig{

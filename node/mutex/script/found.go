@@ -157,6 +157,9 @@ func (m *model) replay(s *state, net *Net, c choice) (FoundStep, error) {
 			net.Tick(k)
 		}
 		return step, nil
+	case cut:
+		step.Commands, step.label = []string{"# partition"}, "partition"
+		return step, nil
 	default:
 	}
 	step.label = verbNames[c.verb]

@@ -97,6 +97,7 @@ type state struct {
 	lists []uint32
 	// told is how many of its bounds each node has been told in this life.
 	told []uint8
+	cut  bool // the partition has begun
 }
 
 // budget is how often something may still happen in the whole net.
@@ -132,6 +133,11 @@ func (m *model) digest(s *state) [16]byte {
 	l := s.left
 	b = append(b, byte(l.crashes), byte(l.restarts), byte(l.losses), byte(l.duplicates), byte(l.changes), byte(l.silent))
 	b = append(b, s.told...)
+	if s.cut {
+		b = append(b, 1)
+	} else {
+		b = append(b, 0)
+	}
 	for _, x := range s.lists {
 		b = binary.AppendUvarint(b, uint64(x))
 	}
@@ -378,7 +384,7 @@ func (m *model) quiet(s *state) bool {
 		}
 		waiting = waiting || l.up && l.st == mutex.Wait
 	}
-	return waiting && !slices.ContainsFunc(s.flight, func(f uint32) bool { return m.at(s, int(m.letters[f].To)).up })
+	return waiting && !slices.ContainsFunc(s.flight, func(f uint32) bool { return m.reaches(s, &m.letters[f]) })
 }
 
 // finishTicks is how many Ticks a quiet net gets to serve who waits.
