@@ -94,7 +94,7 @@ func (r *Result) Draw(w io.Writer, format string) error {
 	if s.LogX && floor > 0 {
 		p.X.Scale, p.X.Tick.Marker = plot.LogScale{}, ticks(s.Points)
 	}
-	if s.Points[0].Label != "" {
+	if len(s.Points) > 0 && s.Points[0].Label != "" {
 		p.X.Tick.Marker = ticks(s.Points)
 	}
 	to, err := p.WriterTo(plotWidth, plotHeight, format)

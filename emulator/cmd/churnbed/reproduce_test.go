@@ -53,10 +53,10 @@ func TestReproduceRecordsAndLists(t *testing.T) {
 	for _, r := range rows {
 		status[r.Name] = r.Status
 	}
-	if status["fig15"] != "recorded" || status["fig1"] != "unreadable" || status["fig8"] != "not recorded" || len(rows) != 13 {
+	if status["fig15"] != "recorded" || status["fig1"] != "unreadable" || status["fig8"] != "not recorded" || len(rows) < 13 {
 		t.Errorf("status %v", status)
 	}
-	if out, err = reproduceArgs(t, "--list"); err != nil || strings.Count(out, "\n") != 14 {
+	if out, err = reproduceArgs(t, "--list"); err != nil || strings.Count(out, "\n") != len(rows)+1 {
 		t.Errorf("%v:\n%s", err, out)
 	}
 }

@@ -69,6 +69,9 @@ func packScenario(sc *scenario.Scenario) (text []byte, files map[string]string, 
 	if spec.TopologyFile != "" {
 		spec.TopologyFile = put("topology-file", spec.TopologyFile)
 	}
+	if spec.RoutinesFile != "" {
+		spec.RoutinesFile = put("routines-file", spec.RoutinesFile)
+	}
 	switch spec.Churn {
 	case "none", "overnet", "exponential":
 	default:

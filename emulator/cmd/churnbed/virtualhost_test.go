@@ -98,7 +98,7 @@ func TestPackKnowsEveryFile(t *testing.T) {
 			keys = append(keys, k.Name)
 		}
 	}
-	if diff := cmp.Diff([]string{"out", "topology-file", "membership", "churn"}, keys); diff != "" {
+	if diff := cmp.Diff([]string{"out", "topology-file", "membership", "routines-file", "churn"}, keys); diff != "" {
 		t.Errorf("keys that name files (-packed +there):\n%s", diff)
 	}
 }
