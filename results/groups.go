@@ -629,10 +629,14 @@ func (s *GroupSummary) unfit() {
 func (p *printer) groups(s *GroupSummary) {
 	p.row("routines", "%d executed, %d triggered, %d skipped, %d starved; client delay mean %s  p50 %s  p90 %s", s.Executed, s.Triggered,
 		s.Skipped, s.Starved, ms(s.ClientMS.Mean), ms(s.ClientMS.P50), ms(s.ClientMS.P90))
-	p.row("groups", "%d groups, %d elections (mean %s), %d migrations (gap mean %s), %d leaders deposed; quorum mean %s", s.Groups, s.Elections,
-		ms(s.ElectionMS.Mean), s.Migrations, ms(s.GapMS.Mean), s.Deposed, ms(s.QuorumMS.Mean))
+	p.row("groups", "%s, %s (mean %s), %s (gap mean %s), %d leaders deposed; quorum mean %s", counted(s.Groups, "group"), counted(s.Elections, "election"),
+		ms(s.ElectionMS.Mean), counted(s.Migrations, "migration"), ms(s.GapMS.Mean), s.Deposed, ms(s.QuorumMS.Mean))
 	p.row("bytes/s of a node", "foreground mean %s max %s, background mean %s max %s", num(s.Foreground.Mean), num(s.Foreground.Max),
 		num(s.Background.Mean), num(s.Background.Max))
+	p.groupsSafety(s)
+}
+
+func (p *printer) groupsSafety(s *GroupSummary) {
 	if s.violations() == 0 {
 		p.row("groups' safety", "SAFE: routines, locks, leaders and inherited state")
 		return
@@ -658,4 +662,12 @@ func (p *printer) findings(list []GroupFinding, counted int) {
 			p.printf("    %s\n", l)
 		}
 	}
+}
+
+// counted says how many there are of what a noun names.
+func counted(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
 }

@@ -134,11 +134,16 @@ func (r *Run) WriteVerdict(w io.Writer, s *Summary, v *Verdict, charts int) erro
 	if s.Requests.Unfit {
 		unfit = "   UNFIT: the host did not keep up"
 	}
-	p.row("safety", "%d violating pairs, at most %d holders at once, %s ms in violation; zombie overlaps: %d, %s ms", s.Safety.Violations,
-		s.Safety.MaxConcurrent, num(s.Safety.ViolationMS), s.Safety.ZombieOverlaps, num(s.Safety.ZombieMS))
-	p.row("liveness", "%d of %d requests served, %d aborted%s, %d unserved%s; overtaken at most %d times%s", s.Requests.Served,
-		s.Requests.Issued, s.Requests.Aborted, reasons(s.Requests.AbortedReasons), s.Requests.Unserved,
-		reasons(s.Requests.UnservedReasons), s.Requests.MaxOvertaken, unfit)
+	if s.Groups != nil {
+		p.groupsSafety(s.Groups)
+		p.row("liveness", "%d of %d routines executed, %d skipped, %d starved", s.Groups.Executed, s.Groups.Triggered, s.Groups.Skipped, s.Groups.Starved)
+	} else {
+		p.row("safety", "%d violating pairs, at most %d holders at once, %s ms in violation; zombie overlaps: %d, %s ms", s.Safety.Violations,
+			s.Safety.MaxConcurrent, num(s.Safety.ViolationMS), s.Safety.ZombieOverlaps, num(s.Safety.ZombieMS))
+		p.row("liveness", "%d of %d requests served, %d aborted%s, %d unserved%s; overtaken at most %d times%s", s.Requests.Served,
+			s.Requests.Issued, s.Requests.Aborted, reasons(s.Requests.AbortedReasons), s.Requests.Unserved,
+			reasons(s.Requests.UnservedReasons), s.Requests.MaxOvertaken, unfit)
+	}
 	v.Tokens.print(p)
 	p.row("logs", "%d errors, %d cut lines", v.LogErrorCount, len(v.Cut))
 	p.row("fidelity", "%s", s.Fidelity.Verdict)

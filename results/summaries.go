@@ -71,19 +71,11 @@ func (r *Run) summary() (*Summary, error) {
 func (t *Summaries) Print(w io.Writer, dir string) error {
 	tw := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
 	fmt.Fprintf(tw, "trials\t%d\n", len(t.Seeds))
-	for _, f := range []struct {
-		name string
-		of   func(*Summary) float64
-	}{
-		{"requests served", func(s *Summary) float64 { return float64(s.Requests.Served) }},
-		{"unserved", func(s *Summary) float64 { return float64(s.Requests.Unserved) }},
-		{"violations", func(s *Summary) float64 { return float64(s.Safety.Violations) }},
-		{"wait mean (ms)", func(s *Summary) float64 { return float64(s.WaitMS.Mean) }},
-		{"wait p99 (ms)", func(s *Summary) float64 { return float64(s.WaitMS.P99) }},
-		{"messages per entry, end to end", func(s *Summary) float64 { return float64(s.Messages.E2EPerCS) }},
-		{"messages per entry, hop to hop", func(s *Summary) float64 { return float64(s.Messages.H2HPerCS) }},
-		{"smallest list", func(s *Summary) float64 { return float64(s.Membership.SizeMin) }},
-	} {
+	figures := requestFigures
+	if len(t.Runs) > 0 && t.Runs[0].Groups != nil {
+		figures = groupFigures
+	}
+	for _, f := range figures {
 		var values []float64
 		for _, s := range t.Runs {
 			if v := f.of(s); !math.IsNaN(v) {
@@ -102,4 +94,34 @@ func (t *Summaries) Print(w io.Writer, dir string) error {
 	}
 	fmt.Fprintf(tw, "trial set\t%s\n", dir)
 	return tw.Flush()
+}
+
+// figure is one that the trials of a set are summed up by.
+type figure struct {
+	name string
+	of   func(*Summary) float64
+}
+
+var requestFigures = []figure{
+	{"requests served", func(s *Summary) float64 { return float64(s.Requests.Served) }},
+	{"unserved", func(s *Summary) float64 { return float64(s.Requests.Unserved) }},
+	{"violations", func(s *Summary) float64 { return float64(s.Safety.Violations) }},
+	{"wait mean (ms)", func(s *Summary) float64 { return float64(s.WaitMS.Mean) }},
+	{"wait p99 (ms)", func(s *Summary) float64 { return float64(s.WaitMS.P99) }},
+	{"messages per entry, end to end", func(s *Summary) float64 { return float64(s.Messages.E2EPerCS) }},
+	{"messages per entry, hop to hop", func(s *Summary) float64 { return float64(s.Messages.H2HPerCS) }},
+	{"smallest list", func(s *Summary) float64 { return float64(s.Membership.SizeMin) }},
+}
+
+// groupFigures are those of runs with k-groups, which have no requests.
+var groupFigures = []figure{
+	{"routines executed", func(s *Summary) float64 { return float64(s.Groups.Executed) }},
+	{"starved", func(s *Summary) float64 { return float64(s.Groups.Starved) }},
+	{"violations", func(s *Summary) float64 { return float64(s.Groups.violations()) }},
+	{"client delay mean (ms)", func(s *Summary) float64 { return float64(s.Groups.ClientMS.Mean) }},
+	{"client delay p99 (ms)", func(s *Summary) float64 { return float64(s.Groups.ClientMS.P99) }},
+	{"quorum mean (ms)", func(s *Summary) float64 { return float64(s.Groups.QuorumMS.Mean) }},
+	{"migration gap mean (ms)", func(s *Summary) float64 { return float64(s.Groups.GapMS.Mean) }},
+	{"foreground (bytes/s)", func(s *Summary) float64 { return float64(s.Groups.Foreground.Mean) }},
+	{"background (bytes/s)", func(s *Summary) float64 { return float64(s.Groups.Background.Mean) }},
 }

@@ -272,10 +272,13 @@ func (s *Summary) Print(w io.Writer, dir string) error {
 		p.row("wait", "mean %s  p50 %s  p99 %s  max %s%s", ms(d.Mean), ms(d.P50), ms(d.P99), ms(d.Max), unfit)
 		p.row("messages per entry", "%s end to end, %s hop to hop%s", num(s.Messages.E2EPerCS), num(s.Messages.H2HPerCS), sourceNote(s.Messages.H2HSource))
 	}
-	p.row("churn", "%d kills, %d restarts, %d pauses, %d leaves, %d joins (hit %d idle, %d waiting, %d holding)", s.Churn.Kills,
-		s.Churn.Restarts, s.Churn.Pauses, s.Churn.Leaves, s.Churn.Joins, s.Churn.Hit["NONE"], s.Churn.Hit["WAIT"], s.Churn.Hit["HELD"])
-	p.row("membership", "smallest list %s, mean %s, %d false positives, mutual friend in %s of %d pairs", num(s.Membership.SizeMin),
-		num(s.Membership.SizeMean), s.Membership.FalsePositives, percent(s.Membership.MFPShare), s.Membership.MFPPairs)
+	hit := ""
+	if s.Groups == nil {
+		hit = fmt.Sprintf(" (hit %d idle, %d waiting, %d holding)", s.Churn.Hit["NONE"], s.Churn.Hit["WAIT"], s.Churn.Hit["HELD"])
+	}
+	p.row("churn", "%d kills, %d restarts, %d pauses, %d leaves, %d joins%s", s.Churn.Kills,
+		s.Churn.Restarts, s.Churn.Pauses, s.Churn.Leaves, s.Churn.Joins, hit)
+	p.membership(s)
 	if f := s.Fairness; f.K > 1 {
 		p.row("fairness", "k %d, time to token: mean %s  max %s; spread of a node up to %s; Jain %s", f.K, ms(f.MTTTMS), ms(f.MaxMS), ms(f.SpreadMaxMS), num(f.Jain))
 	}
@@ -317,6 +320,23 @@ func (s *Summary) Print(w io.Writer, dir string) error {
 	p.row("verdict", "%s", s.Verdict)
 	p.row("run directory", "%s", dir)
 	return p.err
+}
+
+// membership prints what the lists were where the algorithm uses them. Who
+// sends tokens needs no mutual friend, who locks neighbours no list, and of
+// nodes with k-groups only the smart ones list anybody but themselves.
+func (p *printer) membership(s *Summary) {
+	m := &s.Membership
+	switch {
+	case s.Local != nil, s.Algorithm == "hub":
+	case s.Groups != nil:
+		p.row("membership", "%d false positives", m.FalsePositives)
+	case s.Tokens != nil || m.MFPPairs == 0:
+		p.row("membership", "smallest list %s, mean %s, %d false positives", num(m.SizeMin), num(m.SizeMean), m.FalsePositives)
+	default:
+		p.row("membership", "smallest list %s, mean %s, %d false positives, mutual friend in %s of %d pairs", num(m.SizeMin),
+			num(m.SizeMean), m.FalsePositives, percent(m.MFPShare), m.MFPPairs)
+	}
 }
 
 // printer writes rows; the first error sticks.

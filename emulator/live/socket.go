@@ -137,7 +137,7 @@ func parse(r io.Reader, uid int) ([]Run, error) {
 const acceptCon = 1 << 16
 
 // ErrNoRun says that no live run is meant, or that it is not clear which.
-var ErrNoRun = errors.New("no such live run")
+var ErrNoRun = errors.New("no live run")
 
 // Find returns the run of that name or controller's pid; with "" the only one
 // there is.
@@ -164,7 +164,7 @@ func choose(runs []Run, which string) (Run, error) {
 	case len(found) == 0:
 		return Run{}, fmt.Errorf("%w %q: there are %s", ErrNoRun, which, describe(runs))
 	case which == "":
-		return Run{}, fmt.Errorf("%w chosen: there are several; say --run NAME: %s", ErrNoRun, describe(found))
+		return Run{}, fmt.Errorf("%w chosen of several; say --run NAME: %s", ErrNoRun, describe(found))
 	}
 	return Run{}, fmt.Errorf("%w: %q names several; say --run PID: %s", ErrNoRun, which, describe(found))
 }

@@ -53,6 +53,8 @@ func Resolve(spec Spec, origin Origin) (*Scenario, error) {
 		r.faults(rules)
 		r.graph()
 		r.majority()
+		r.idle()
+		r.mortal()
 	}
 	if err := r.problems.err(); err != nil {
 		return nil, err

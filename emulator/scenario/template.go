@@ -126,6 +126,9 @@ func Template(algorithm string, every bool) ([]byte, error) {
 	given := map[string]bool{"name": true, "algorithm": true}
 	spec.Name, spec.Algorithm = algorithm, algorithm
 	for _, s := range slices.Concat(exampleBase, example.Set) {
+		if spec.grouped() && slices.Contains(forRequests, s.Key) {
+			continue
+		}
 		k := keyByName(s.Key)
 		if err := k.set(&spec, s.Value); err != nil {
 			return nil, err

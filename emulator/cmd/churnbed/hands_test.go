@@ -147,7 +147,7 @@ func TestHands(t *testing.T) {
 	if sum := summary(t, again); sum.Churn.Kills != 5 || sum.Churn.Pauses != 2 || sum.LiveActions != 0 {
 		t.Errorf("replayed: %+v", sum.Churn)
 	}
-	if o := hand(t, dir, "kill", "1"); o.code != exitUsage || !strings.Contains(o.stderr, "no such live run") {
+	if o := hand(t, dir, "kill", "1"); o.code != exitUsage || !strings.Contains(o.stderr, "no live run") {
 		t.Errorf("after the end: %v", o)
 	}
 }
