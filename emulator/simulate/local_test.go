@@ -12,7 +12,7 @@ import (
 // new link never reaches an end that takes it for the old one.
 func TestLateNewsOfLinks(t *testing.T) {
 	changes := 0
-	for seed := range 12 {
+	for seed := range 4 {
 		sc := resolve(t, "localmutex12.yaml",
 			scenario.Setting{Key: "seed", Value: strconv.Itoa(seed)}, scenario.Setting{Key: "degree-bound", Value: "0"},
 			scenario.Setting{Key: "edge-churn", Value: "1"}, scenario.Setting{Key: "edge-down-mean", Value: "10ms"},
@@ -32,7 +32,7 @@ func TestLateNewsOfLinks(t *testing.T) {
 		}
 		changes += s.Local.LinkChanges
 	}
-	if changes < 500 {
+	if changes < 160 {
 		t.Errorf("%d times a link went or came", changes)
 	}
 }
