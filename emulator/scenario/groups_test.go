@@ -122,6 +122,8 @@ func TestGroupProblems(t *testing.T) {
 		"algorithm: comesh\nduration: 1m\nfault: [at 1s trigger 20]":    "want a routine from 0 to 19",
 		"algorithm: ra\nfault: [at 1s trigger 0]":                       "have routines",
 		"algorithm: comesh\nduration: 1m\nlock-strategy: ala":           "want sla or ola",
+
+		"algorithm: comesh\nduration: 1m\nroutines: 200\nroutine-conflict: 1": "is in more routines than 80",
 	} {
 		_, err := resolveText(t, t.TempDir(), text)
 		if err == nil || !strings.Contains(err.Error(), want) {

@@ -156,9 +156,15 @@ func (c *Config) Validate() error {
 			return fmt.Errorf("device group %d: want 0 to %d", g, len(c.Centres)-1)
 		}
 	}
+	sharing := make([]int, n)
 	for i := range c.Routines {
 		if err := c.Routines[i].validate(i, n); err != nil {
 			return fmt.Errorf("routine %d: %w", i, err)
+		}
+		for _, d := range c.Routines[i].Commands {
+			if sharing[d.Device]++; sharing[d.Device] > MaxSharing {
+				return fmt.Errorf("routine %d: device %d is in more routines than %d: want fewer, its lock would not fit a message", i, d.Device, MaxSharing)
+			}
 		}
 	}
 	return nil
@@ -166,6 +172,11 @@ func (c *Config) Validate() error {
 
 // MaxCommands bounds the devices of one routine.
 const MaxCommands = 64
+
+// MaxSharing bounds the routines that command one device: who waits for its
+// lock and who gave it back is one entry of a group's state, and an entry
+// travels in one message.
+const MaxSharing = 80
 
 func (r *Routine) validate(id, devices int) error {
 	if r.ID != id {

@@ -127,6 +127,11 @@ func (d *device) receive(m *Machine, from core.Peer, msg *wire.Group) {
 			return
 		}
 	}
+	if len(d.running) > 0 {
+		// Who commanded before was told that the device failed, and gave the
+		// lock back. The leader repeats this one until it is done.
+		return
+	}
 	d.logCommand(m, "start", r, msg.Ticket)
 	d.running = append(d.running, execution{r, msg.Ticket, msg.Value, m.now.Add(msg.Takes), from.ID})
 }
