@@ -251,6 +251,7 @@ func TestChaos(t *testing.T) {
 		{"oracle, durable", "oracle", 3, durable, false},
 		{"short lists, durable", "static", 3, func(c *stack.Config) { shortLists(c); durable(c) }, true},
 		{"oracle, estimated", "oracle", 3, estimating, false},
+		{"medley, durable, estimated", "medley", 3, func(c *stack.Config) { durable(c); estimating(c) }, false},
 	} {
 		service := c.service
 		t.Run(c.name, func(t *testing.T) {

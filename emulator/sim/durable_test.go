@@ -15,25 +15,31 @@ func TestMassKill(t *testing.T) {
 	for _, c := range []struct {
 		name, service string
 		durable       bool
+		estimate      string
+		kill          time.Duration
 		served        bool
 	}{
-		{"oracle, forgetful", "oracle", false, false},
-		{"oracle, durable", "oracle", true, true},
-		{"medley, forgetful", "medley", false, false},
-		{"medley, durable", "medley", true, true},
+		{"oracle, forgetful", "oracle", false, "", 20 * time.Second, false},
+		{"oracle, durable", "oracle", true, "", 20 * time.Second, true},
+		{"medley, forgetful", "medley", false, "", 20 * time.Second, false},
+		{"medley, durable", "medley", true, "", 20 * time.Second, true},
+		{"oracle, durable, estimated", "oracle", true, stack.Gossip, 20 * time.Second, true},
+		{"medley, durable, estimated", "medley", true, stack.Gossip, 20 * time.Second, true},
+		// Nobody has a bound yet, and all are later lives from then on.
+		{"oracle, durable, estimated, at once", "oracle", true, stack.Gossip, 2 * time.Second, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			const nodes = 9
 			s := &scene{nodes: nodes, area: 7, loss: 0.05, seed: 5, algorithm: "camera", membership: c.service}
-			s.tune = func(cfg *stack.Config) { cfg.Algorithm.Durable = c.durable }
+			s.tune = func(cfg *stack.Config) { cfg.Algorithm.Durable, cfg.Algorithm.Estimate = c.durable, c.estimate }
 			all := make([]core.NodeID, nodes)
 			for i := range all {
 				all[i] = core.NodeID(i)
 			}
 			s.faults = []workloads.Fault{
-				{At: 20 * time.Second, Verb: workloads.Crash, Nodes: all},
-				{At: 25 * time.Second, Verb: workloads.Restart, Nodes: all},
+				{At: c.kill, Verb: workloads.Crash, Nodes: all},
+				{At: c.kill + 5*time.Second, Verb: workloads.Restart, Nodes: all},
 				{At: 60 * time.Second, Verb: workloads.Crash, Nodes: all[:6]},
 				{At: 70 * time.Second, Verb: workloads.Restart, Nodes: all[:6]},
 			}

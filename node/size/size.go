@@ -23,6 +23,8 @@
 //   - The minima have not come from everywhere. No bound is told before: a node
 //     of the first hour waits until Quiet rounds with answers told it nothing
 //     new; one that comes later, or again, until it has heard of a settled one.
+//     A node that kept its bound over a crash settles either way, with that
+//     bound as a floor: when all were killed at once, nobody else is settled.
 //     A mesh that is in parts from its very beginning and for longer than that
 //     gets a bound for each part. No way is known to tell such parts from
 //     meshes of their own, unless lists reach across: each node counts who was
@@ -72,11 +74,13 @@ type Input interface{ input() }
 type (
 	// Start begins the life of the machine; it is its first input. Members are
 	// listed, Neighbours one hop away. Later tells that others were there
-	// before.
+	// before. Kept is the bound that an earlier life of the node had, or the
+	// least that it may be, where that life kept it over a crash; else 0.
 	Start struct {
 		Members    []core.Peer
 		Neighbours []core.NodeID
 		Later      bool
+		Kept       int
 	}
 	// Listed tells of one more member. Who leaves stays counted.
 	Listed struct{ Node core.NodeID }
@@ -126,7 +130,8 @@ type Gossip struct {
 	ever    map[core.NodeID]bool
 	floor   int // of the bound: by the own lists, by what others say, and from the start
 
-	later   bool
+	later   bool // a settled one settles it
+	alone   bool // quiet settles it
 	settled bool
 	quiet   int  // rounds without news
 	heard   bool // anything, since the last round
@@ -179,7 +184,8 @@ func (g *Gossip) Upper() int { return g.upper }
 func (g *Gossip) Step(now core.Instant, in Input, out []core.Send) []core.Send {
 	switch in := in.(type) {
 	case Start:
-		g.later = in.Later
+		g.later, g.alone = in.Later, !in.Later || in.Kept > 0
+		g.floor = max(g.floor, in.Kept)
 		for _, p := range in.Members {
 			g.list(p.ID)
 		}
@@ -254,7 +260,7 @@ func (g *Gossip) tick(now core.Instant, out []core.Send) []core.Send {
 		g.quiet++
 	}
 	g.heard = false
-	g.settled = g.settled || !g.later && g.quiet >= Quiet
+	g.settled = g.settled || g.alone && g.quiet >= Quiet
 	busy := !g.settled || g.quiet < Quiet
 	g.next = now.Add(Slow)
 	if busy {

@@ -301,7 +301,13 @@ func (n *Node) boot(now core.Instant, in Boot) {
 	n.log(&eventlog.Event{T: int64(now), Kind: eventlog.Start, PID: in.PID})
 	n.stepMembership(now, membership.Start{Self: n.self, Peers: n.cfg.Members, Join: n.cfg.Join})
 	n.stepMutex(now, mutex.Start{Members: n.membership.Members(nil), Restarted: n.cfg.Restarted, Kept: in.Kept})
-	n.stepSize(now, size.Start{Members: n.membership.Members(nil), Neighbours: n.cfg.Neighbours, Later: n.cfg.Join || n.cfg.Restarted})
+	kept := 0
+	if m, ok := n.mutex.(interface{ KeptBound() int }); ok {
+		kept = m.KeptBound()
+	}
+	n.stepSize(now, size.Start{
+		Members: n.membership.Members(nil), Neighbours: n.cfg.Neighbours, Later: n.cfg.Join || n.cfg.Restarted, Kept: kept,
+	})
 	n.stepGroup(now, smart.Start{Members: n.membership.Members(nil), First: !n.cfg.Join && !n.cfg.Restarted})
 	n.probes.start(now, int(n.self.ID), n.cfg.Nodes)
 	n.traffic.start(now)

@@ -67,6 +67,7 @@ type Machine struct {
 	reaskAt core.Instant
 
 	upper int // the bound N_upper, 0: not known yet; it never falls
+	kept  int // the bound that an earlier life kept, 0: none
 
 	unsaved bool // others may rely on more than was kept
 
@@ -382,7 +383,7 @@ func (m *Machine) majority(n int) bool { return m.upper > 0 && 2*n > m.upper }
 // judged by the bound of the instant at which it enters.
 func (m *Machine) bound(nodes int, out *mutex.Effects) {
 	before := m.forgetful()
-	if nodes = max(nodes, m.cfg.NUpper); nodes > m.upper || !m.has(Ratchet) {
+	if nodes = max(nodes, m.cfg.NUpper, m.kept); nodes > m.upper || !m.has(Ratchet) {
 		m.upper, m.unsaved = nodes, true
 	}
 	switch {

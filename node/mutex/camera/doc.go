@@ -86,7 +86,9 @@
 // x' when it answered. A life that finds no such state, or one of an amnesiac
 // life, is amnesiac as before; a first life keeps something at once, so that a
 // lost file is told from nothing granted. What ended while the process was dead
-// stays in rec until its node asks again: a node asked too many, no harm.
+// stays in rec until its node asks again: a node asked too many, no harm. An
+// estimated bound is kept as the least of what the estimator will say: before
+// that it may be too low, since others came while the process was dead.
 //
 // # Failures
 //

@@ -27,7 +27,7 @@ func (m *Machine) promises() []byte {
 		b[1] = 1
 	}
 	b = binary.AppendUvarint(b, m.clk)
-	b = binary.AppendUvarint(b, uint64(m.upper))
+	b = binary.AppendUvarint(b, uint64(max(m.upper, m.kept, m.cfg.NUpper)))
 	lives := m.livesSince(0)
 	b = binary.AppendUvarint(b, uint64(len(lives)))
 	for _, p := range lives {
@@ -91,7 +91,10 @@ func (m *Machine) restore(now core.Instant, b []byte, out *mutex.Effects) (whole
 		return false
 	}
 	m.clk = max(m.clk, k.clk)
-	m.upper = max(m.upper, k.upper)
+	m.kept = k.upper
+	if !m.cfg.Estimated {
+		m.upper = max(m.upper, k.upper)
+	} // else others may have come meanwhile: the estimator must say first
 	for _, p := range k.lives {
 		m.learnLife(now, p, out)
 	}
@@ -100,6 +103,10 @@ func (m *Machine) restore(now core.Instant, b []byte, out *mutex.Effects) (whole
 	}
 	return !k.amnesiac
 }
+
+// KeptBound is the bound that an earlier life of the node kept, 0 where there
+// is none.
+func (m *Machine) KeptBound() int { return m.kept }
 
 // takeOver puts a request that an earlier life granted into rec.
 func (m *Machine) takeOver(now core.Instant, r core.RequestID, out *mutex.Effects) {

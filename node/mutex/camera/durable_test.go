@@ -76,6 +76,37 @@ func TestNothingKept(t *testing.T) {
 	}
 }
 
+// TestKeptBoundIsOld: the bound that an earlier life kept may be below the
+// number of nodes by now: it is the least of what the estimator says, and
+// before that the life has no say.
+func TestKeptBoundIsOld(t *testing.T) {
+	cfg := Config{NUpper: 1, Estimated: true, Durable: true}
+	m := New(core.Peer{ID: 0, Inc: first}, cfg)
+	step(m, 0, mutex.Start{Members: peers(1)})
+	kept := step(m, 0, mutex.Bound{Nodes: 2}).Persist
+	if kept == nil {
+		kept = m.promises()
+	}
+	for life := core.Incarnation(2); life < 4; life++ { // the third has what the second was told of the first
+		m = New(core.Peer{ID: 0, Inc: life * core.IncarnationStep}, cfg)
+		kept = step(m, 0, mutex.Start{Members: peers(1), Restarted: true, Kept: kept}).Persist
+	}
+	out := step(m, 0, receive(2, first, &wire.Request{ID: core.RequestID{Node: 2, Inc: first, TS: 1}}))
+	if ok, is := out.Sends[0].Msg.(*wire.OK); m.amnesiac || !is || !ok.Amnesiac {
+		t.Fatalf("amnesiac %v, answers %+v", m.amnesiac, out.Sends[0].Msg)
+	}
+	step(m, 0, mutex.Enter{})
+	for _, k := range []core.NodeID{1, 2} {
+		step(m, 0, receive(k, first, &wire.OK{ID: m.cur}))
+	}
+	if m.State() != mutex.Wait {
+		t.Fatal("entered by a bound of long ago")
+	}
+	if step(m, 0, mutex.Bound{Nodes: 1}); m.upper != 2 || m.State() != mutex.Held {
+		t.Errorf("bound %d, %v", m.upper, m.State())
+	}
+}
+
 func FuzzKept(f *testing.F) {
 	m, _ := durable(false, nil)
 	m.clk, m.upper = 300, 77

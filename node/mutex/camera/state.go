@@ -48,6 +48,7 @@ func (m *Machine) AppendState(b []byte) []byte {
 	}
 	b = binary.AppendVarint(b, int64(m.reaskAt))
 	b = binary.AppendUvarint(b, uint64(m.upper))
+	b = binary.AppendUvarint(b, uint64(m.kept))
 	b = appendFlags(b, m.cfg.Durable && m.unsaved)
 	b = binary.AppendUvarint(b, m.news)
 	if m.amnesiac {
