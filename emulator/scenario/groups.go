@@ -8,6 +8,7 @@ import (
 	"io"
 	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"go.yaml.in/yaml/v3"
@@ -52,6 +53,7 @@ func (r *resolver) groups() {
 		slices.Sort(c.Smart)
 	}
 	c.Of, c.Centres = kgroup.Cluster(c.Places, groups, core.Stream(s.Seed, "clusters"))
+	r.tagSmart(c)
 	if s.RoutinesFile != "" {
 		var err error
 		if c.Routines, err = readRoutinesFile(s.RoutinesFile, n); err != nil {
@@ -69,7 +71,10 @@ func (r *resolver) groups() {
 		return
 	}
 	r.group = c
-	// Fault rules may name them.
+}
+
+// tagSmart gives all nodes a tag by which fault rules may name them.
+func (r *resolver) tagSmart(c *kgroup.Config) {
 	nodes := slices.Clone(r.top.Nodes)
 	for i := range nodes {
 		tag := tagSimple
@@ -211,5 +216,37 @@ func decodeStrictly(text []byte, to any) (err error) {
 	}()
 	d := yaml.NewDecoder(bytes.NewReader(text))
 	d.KnownFields(true)
-	return d.Decode(to)
+	var wrong *yaml.TypeError
+	if err := d.Decode(to); !errors.As(err, &wrong) {
+		return err
+	}
+	// The library's words name types of ours, which say nothing to a user.
+	for i, line := range wrong.Errors {
+		if at, _, ok := strings.Cut(line, " not found in type "); ok {
+			wrong.Errors[i] = strings.Replace(at, "field ", "unknown key ", 1)
+		} else if at, to, ok := strings.Cut(line, " into "); ok {
+			wrong.Errors[i] = strings.Replace(at, "cannot unmarshal ", "unexpected value ", 1) + ": want " + yamlWord(to)
+		}
+	}
+	list := wrong.Errors
+	if more := len(list) - maxListed; more > 0 {
+		list = append(slices.Clone(list[:maxListed]), fmt.Sprintf("and %d more", more))
+	}
+	return errors.New(strings.Join(list, "; "))
+}
+
+// maxListed bounds the errors that are told of a file of routines.
+const maxListed = 5
+
+// yamlWord says what of YAML a Go type is read from.
+func yamlWord(goType string) string {
+	switch {
+	case strings.HasPrefix(goType, "int"):
+		return "a whole number"
+	case strings.HasPrefix(goType, "[]"):
+		return "a list"
+	case goType == "string":
+		return "a text"
+	}
+	return "keys with values"
 }

@@ -65,6 +65,20 @@ func TestRoutinesFile(t *testing.T) {
 	}
 }
 
+func TestParseRoutinesTellsWhat(t *testing.T) {
+	for text, want := range map[string]string{
+		"routines:\n  - when: d3 > 1\n    foo: 3": "line 3: unknown key foo",
+		"routines: 5": "line 1: unexpected value !!int `5`: want a list",
+		"routines:\n  - commands: [{device: x, value: 1}]": "line 2: unexpected value !!str `x`: want a whole number",
+		"routines: [4]": "line 1: unexpected value !!int `4`: want keys with values",
+		"a: 1\nb: 1\nc: 1\nd: 1\ne: 1\nf: 1\nroutines: [{}]": "line 5: unknown key e; and 1 more",
+	} {
+		if _, err := ParseRoutines([]byte(text), 12); err == nil || !strings.HasSuffix(err.Error(), want) {
+			t.Errorf("%q: %v, want %q", text, err, want)
+		}
+	}
+}
+
 func FuzzParseRoutines(f *testing.F) {
 	f.Add([]byte("routines: [{when: d1 > 2, every: 5s, commands: [{device: 1, value: -3, takes: 1s}]}]"))
 	f.Add([]byte("routines:\n- commands: [{device: 3}, {device: 1}]\n"))

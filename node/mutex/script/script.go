@@ -131,7 +131,7 @@ func Algorithm(name string, nUpper int) (Make, error) {
 	default:
 		entry, ok := catalog.Find(base)
 		if !ok {
-			return nil, fmt.Errorf("make machines of %q: unknown algorithm", name)
+			return nil, fmt.Errorf("make machines of %q: unknown algorithm; want camera, camera-paper, naimi-trehel, fairk, bv95, %s", name, strings.Join(catalog.Names(), ", "))
 		}
 		mk = entry.New
 	}
