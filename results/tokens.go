@@ -229,8 +229,10 @@ type tokenJudge struct {
 	t     *Tokens
 	slots []chain
 	role  chain
-	// acting is who acts for an id in its place.
+	// acting is who acts for an id in its place, moved when that changed last.
 	acting   map[core.NodeID]core.NodeID
+	moved    map[core.NodeID]int64
+	rebuilt  map[uint64]bool // by view
 	promised []tokenLine
 }
 
@@ -240,7 +242,7 @@ func (v *Verdict) judgeTokens(h *history) {
 	if len(lines) == 0 {
 		return
 	}
-	j := &tokenJudge{h: h, v: v, t: &Tokens{K: v.Holders}, acting: map[core.NodeID]core.NodeID{}}
+	j := &tokenJudge{h: h, v: v, t: &Tokens{K: v.Holders}, acting: map[core.NodeID]core.NodeID{}, moved: map[core.NodeID]int64{}, rebuilt: map[uint64]bool{}}
 	v.Tokens = j.t
 	for i := range v.Holders {
 		j.slots = append(j.slots, chain{name: fmt.Sprintf("token %d", i), rule: RuleConservation})
@@ -314,10 +316,15 @@ func (j *tokenJudge) instant(lines []tokenLine) {
 		switch l.what {
 		case mutex.TakenOver:
 			j.t.TakenOver++
-			j.acting[l.peer] = l.node
+			j.acting[l.peer], j.moved[l.peer] = l.node, l.t
 		case mutex.GaveBack:
 			delete(j.acting, l.peer)
+			j.moved[l.peer] = l.t
 		case mutex.Rebuilt:
+			if j.rebuilt[l.order] {
+				return true // every node tells of it
+			}
+			j.rebuilt[l.order] = true
 			j.t.Rebuilt++
 			for i := range j.slots {
 				j.slots[i].copies, j.slots[i].free = nil, true
@@ -463,10 +470,11 @@ func (j *tokenJudge) atEnd(c *chain) {
 	for i := range c.copies {
 		k := &c.copies[i]
 		at := k.line.owner()
+		since := max(k.line.t, j.moved[at]) // what the id had before came along
 		if by, taken := j.acting[at]; taken {
 			at = by
 		}
-		gone := slices.ContainsFunc(j.h.tokens.ended[at], func(t int64) bool { return t >= k.line.t })
+		gone := slices.ContainsFunc(j.h.tokens.ended[at], func(t int64) bool { return t >= since })
 		long := j.h.end-k.line.t > starvedAfter(c.longest)
 		switch {
 		case !k.flying && gone:

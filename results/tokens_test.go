@@ -206,6 +206,36 @@ func TestTokens(t *testing.T) {
 			f.token(16, 2, "held", 1, 0, f.req(2, 3))
 			return f.open()
 		}, Tokens{Transfers: 4, Promises: 4, TakenOver: 1}, "", "", ""},
+		{"taken over and given back", func(f *fair) *Run {
+			f.sound() // 3 has token 1
+			f.kill(12, 3, "crash")
+			peer := int32(3)
+			f.log(13, 0, eventlog.Event{Kind: eventlog.Token, Change: "taken over", Peer: &peer})
+			f.restart(14, 3)
+			f.log(15, 0, eventlog.Event{Kind: eventlog.Token, Change: "gave back", Peer: &peer})
+			return f.end(20)
+		}, Tokens{Transfers: 3, Promises: 3, TakenOver: 1}, "", "", ""},
+		{"dealt out anew, as all nodes tell", func(f *fair) *Run {
+			f.sound()
+			for i := range 4 {
+				f.log(12+float64(i), core.NodeID(i), eventlog.Event{Kind: eventlog.Token, Change: "rebuilt", Order: 7})
+				if i < f.k {
+					f.token(12+float64(i), core.NodeID(i), "held", i, 0, f.first(i))
+				}
+			}
+			f.token(12, 0, "leads", 0, 0, f.first(0))
+			return f.end(20)
+		}, Tokens{Transfers: 3, Promises: 3, Rebuilt: 1}, "", "", ""},
+		{"dealt out anew and there twice before all tell", func(f *fair) *Run {
+			f.sound()
+			f.log(12, 0, eventlog.Event{Kind: eventlog.Token, Change: "rebuilt", Order: 7})
+			f.token(12, 0, "held", 0, 0, f.first(0))
+			f.token(12, 1, "held", 1, 0, f.first(1))
+			f.token(12, 0, "leads", 0, 0, f.first(0))
+			f.log(14, 2, eventlog.Event{Kind: eventlog.Token, Change: "rebuilt", Order: 7})
+			f.token(15, 2, "held", 0, 0, f.first(2))
+			return f.end(20)
+		}, Tokens{Transfers: 3, Promises: 3, Rebuilt: 1, Duplicated: 1}, RuleConservation, "token 0 came to node 2 at 15.000 ms, but it was at node 0", ""},
 		{"taken over and sent by both", func(f *fair) *Run {
 			f.sound()
 			peer := int32(3)

@@ -31,7 +31,7 @@ type Custodian interface {
 type Fact struct {
 	What  FactKind
 	Slot  int            // which token
-	Order uint64         // of a promise: by the coordinators' count
+	Order uint64         // of a promise: by the coordinators' count; of Rebuilt: which view, the same at all nodes
 	For   core.RequestID // the request that the token serves, or the coordinator follows
 	Peer  core.NodeID    // of a taken-over id
 	// Again: told by who acts for a failed node, which may have told it before.

@@ -274,7 +274,7 @@ func (t *Tolerant) begin() {
 		}
 	}
 	if v.Fresh {
-		t.fx.Facts = append(t.fx.Facts, mutex.Fact{What: mutex.Rebuilt})
+		t.fx.Facts = append(t.fx.Facts, mutex.Fact{What: mutex.Rebuilt, Order: v.Num})
 		t.asked = false
 	}
 	// What is not this node's any more becomes a copy first; then it acts.
