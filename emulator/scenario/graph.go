@@ -80,6 +80,10 @@ func (r *resolver) graph() {
 		}
 		return
 	}
+	if r.membership.Service != "static" {
+		// Nobody acts on it, but who is declared failed gives up its locks.
+		r.bad("membership", "%s: want static: neighbours of %s are known by their links", s.Membership, s.Algorithm)
+	}
 	degree := s.DegreeBound
 	if degree == 0 || r.edges.Links == nil {
 		at := make([]int, len(r.top.Nodes))

@@ -214,8 +214,11 @@ const maxDuration = 10 * 365 * 24 * time.Hour
 
 func duration(name string, g Group, at func(*Spec) *dur, def string, lo dur, help string) Key {
 	want := "a duration such as 500ms, 2s or 20m, 0s or more"
-	if lo > 0 {
+	switch {
+	case lo == 1:
 		want = "a duration such as 500ms, 2s or 20m, above 0s"
+	case lo > 1:
+		want = "a duration such as 500ms, 2s or 20m, " + formatDuration(lo) + " or more"
 	}
 	k := Key{
 		Name: name, Group: g, Type: "duration", Default: def, Want: want, Placeholder: "DURATION", Help: help, yaml: "!!str",

@@ -131,7 +131,7 @@ var keys = []Key{
 	integer("replicas", GroupAlgorithm, func(s *Spec) *int { return &s.Replicas },
 		"0", 0, 16, "p: nodes that keep a copy of each node's state on a ring, so that it survives p failures at a time (fairk); 0: no fault tolerance"),
 	duration("ring-period", GroupAlgorithm, func(s *Spec) *dur { return &s.RingPeriod },
-		"1s", 1, "with replicas: pace at which nodes look after each other, well above delays and stalls; 6 periods of silence are a failure, after 30 periods lost states are given up"),
+		"1s", 1e6, "with replicas: pace at which nodes look after each other, well above delays and stalls; 6 periods of silence are a failure, after 30 periods lost states are given up"),
 	integer("ring-quorum", GroupAlgorithm, func(s *Spec) *int { return &s.RingQuorum },
 		"0", 0, wire.MaxRing, "with replicas: nodes that must agree on who takes part; 0: a majority. With fewer, both parts of a divided mesh may go on, and let k in each"),
 	choice("tree-choice", GroupAlgorithm, func(s *Spec) *string { return &s.TreeChoice },

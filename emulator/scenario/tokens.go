@@ -71,6 +71,9 @@ func (r *resolver) tokens() {
 func (r *resolver) ring() {
 	s := &r.spec
 	if s.Replicas == 0 {
+		if s.RingQuorum > 0 {
+			r.bad("ring-quorum", "%d: want replicas with it: nobody else agrees on anything", s.RingQuorum)
+		}
 		return
 	}
 	n := len(r.top.Nodes)
