@@ -33,7 +33,7 @@ func (r *resolver) groups() {
 		r.bad("duration", `"0s": routines have no end: with algorithm %s want more`, s.Algorithm)
 	}
 	c := &kgroup.Config{
-		F: s.KGroupF, Epoch: s.EpochLength, Policy: s.Selection, Paper: s.KGroup == "paper", Locks: s.LockStrategy,
+		F: s.KGroupF, Epoch: s.EpochLength, Policy: s.Selection, NearLeads: s.KGroupLeader == kgroup.Near, Paper: s.KGroup == "paper", Locks: s.LockStrategy,
 		LSH:  kgroup.LSHConfig{Functions: s.LSHFunctions, Tables: s.LSHTables, Width: s.LSHWidth},
 		Ping: s.MonitorPeriod, Tries: s.MonitorTries, StateEvery: s.StateEvery,
 	}

@@ -188,6 +188,8 @@ var keys = []Key{
 		"1m", 0, "life of a group's member set; 0: until members fail"),
 	choice("selection", GroupKGroups, func(s *Spec) *string { return &s.Selection },
 		kgroup.LSHMix, kgroup.Policies(), "who is a member: the lowest hashes, those near the devices, or f+1 near and f by hash"),
+	choice("kgroup-leader", GroupKGroups, func(s *Spec) *string { return &s.KGroupLeader },
+		kgroup.Lowest, []string{kgroup.Lowest, kgroup.Near}, "who of a group's members that live leads: the lowest hash or, with lsh-mix, the lowest hash of those near the devices"),
 	integer("lsh-functions", GroupKGroups, func(s *Spec) *int { return &s.LSHFunctions },
 		"2", 1, 64, "hash functions that one table concatenates"),
 	integer("lsh-tables", GroupKGroups, func(s *Spec) *int { return &s.LSHTables },

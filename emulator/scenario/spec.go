@@ -89,6 +89,7 @@ type Spec struct {
 	KGroup          string // fenced, paper
 	EpochLength     time.Duration
 	Selection       string
+	KGroupLeader    string // lowest, near
 	LSHFunctions    int
 	LSHTables       int
 	LSHWidth        float64

@@ -34,6 +34,12 @@ const (
 // Policies lists the selection policies.
 func Policies() []string { return []string{Hash, LSH, LSHMix} }
 
+// Who leads a group, of its members that live.
+const (
+	Lowest = "lowest" // the lowest hash
+	Near   = "near"   // the lowest hash of those near the target
+)
+
 // Strategies of a routine for its locks.
 const (
 	SLA = "sla" // one lock after the other in device order
@@ -89,6 +95,9 @@ type Config struct {
 	Epoch  time.Duration `json:"epoch"`  // life of a group's member set; 0: for good
 	Policy string        `json:"policy"` // Hash, LSH, LSHMix
 	LSH    LSHConfig     `json:"lsh"`
+	// NearLeads has the members near the target lead before those drawn by
+	// hash (LSHMix): with f others near, a quorum need not go far.
+	NearLeads bool `json:"near_leads,omitempty"`
 	// Paper leaves the previous group's record out (ALGORITHMS 7, trap):
 	// every node forms groups by its own list and clock.
 	Paper bool   `json:"paper,omitempty"`

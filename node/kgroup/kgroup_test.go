@@ -142,6 +142,32 @@ func TestLoad(t *testing.T) {
 	}
 }
 
+// TestNearLeads: with NearLeads the same members serve in another order, and
+// the leader is one of the f+1 that are near.
+func TestNearLeads(t *testing.T) {
+	cfg := mesh(250, 100, 10, 2, LSHMix, 5)
+	first := *cfg
+	first.NearLeads = true
+	byHash, byPlace := NewSelector(cfg, 3), NewSelector(&first, 3)
+	var far, near float64
+	for epoch := uint64(1); epoch <= 20; epoch++ {
+		for g := range cfg.Groups() {
+			a := byHash.Members(Group(g), epoch, cfg.Smart, nil)
+			b := byPlace.Members(Group(g), epoch, cfg.Smart, nil)
+			far += Distance(cfg.Places[a[0]], cfg.Centres[g])
+			near += Distance(cfg.Places[b[0]], cfg.Centres[g])
+			slices.Sort(a)
+			slices.Sort(b)
+			if !slices.Equal(a, b) {
+				t.Fatalf("epoch %d, group %d: members %v and %v", epoch, g, a, b)
+			}
+		}
+	}
+	if near > far/2 {
+		t.Errorf("leaders at %.1f m by place, %.1f m by hash: want less than half", near/200, far/200)
+	}
+}
+
 func TestCluster(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.IntRange(1, 60).Draw(t, "n")

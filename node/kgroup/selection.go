@@ -84,7 +84,8 @@ func NewSelector(cfg *Config, seed uint64) *Selector {
 }
 
 // Members appends the group of target g in an epoch among the smart nodes of
-// list, in the order of their ranks. It is shorter than k only where list is.
+// list, in the order in which they lead: by their ranks or, with NearLeads,
+// those near the target first, by their ranks. It is shorter than k only where list is.
 func (s *Selector) Members(g Group, epoch uint64, list []core.NodeID, out []core.NodeID) []core.NodeID {
 	k, f := s.cfg.K(), s.cfg.F
 	ranks := make([]ranked, len(list))
@@ -98,6 +99,7 @@ func (s *Selector) Members(g Group, epoch uint64, list []core.NodeID, out []core
 	case LSHMix:
 		chosen = s.nearest(g, epoch, list, ranks, f+1, chosen)
 	}
+	near := len(chosen)
 	rest := make([]ranked, 0, k)
 	for _, r := range ranks {
 		if !slices.Contains(chosen, r) {
@@ -105,7 +107,11 @@ func (s *Selector) Members(g Group, epoch uint64, list []core.NodeID, out []core
 		}
 	}
 	chosen = append(chosen, rest...)
-	slices.SortFunc(chosen, byRank)
+	if s.cfg.NearLeads {
+		slices.SortFunc(chosen[:near], byRank) // the rest is sorted
+	} else {
+		slices.SortFunc(chosen, byRank)
+	}
 	for _, r := range chosen {
 		out = append(out, r.id)
 	}
