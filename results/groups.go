@@ -610,8 +610,8 @@ func sortedKeys[K int32 | core.NodeID, V any](m map[K]V) []K {
 	return keys
 }
 
-// violations counts what the checks found.
-func (s *GroupSummary) violations() int {
+// Found counts what the checks found.
+func (s *GroupSummary) Found() int {
 	if s == nil {
 		return 0
 	}
@@ -637,7 +637,7 @@ func (p *printer) groups(s *GroupSummary) {
 }
 
 func (p *printer) groupsSafety(s *GroupSummary) {
-	if s.violations() == 0 {
+	if s.Found() == 0 {
 		p.row("groups' safety", "SAFE: routines, locks, leaders and inherited state")
 		return
 	}

@@ -120,7 +120,7 @@ func (h *history) judge() *Verdict {
 			end = h.end
 		}
 		g.finish(h.epoch, end, h.interrupted || h.run.Manifest.Interrupted)
-		v.Groups, v.GroupCount, v.RoutinesStarved = g.findings, g.sum.violations(), g.sum.Starved
+		v.Groups, v.GroupCount, v.RoutinesStarved = g.findings, g.sum.Found(), g.sum.Starved
 	}
 	return v
 }

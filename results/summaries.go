@@ -117,7 +117,7 @@ var requestFigures = []figure{
 var groupFigures = []figure{
 	{"routines executed", func(s *Summary) float64 { return float64(s.Groups.Executed) }},
 	{"starved", func(s *Summary) float64 { return float64(s.Groups.Starved) }},
-	{"violations", func(s *Summary) float64 { return float64(s.Groups.violations()) }},
+	{"violations", func(s *Summary) float64 { return float64(s.Groups.Found()) }},
 	{"client delay mean (ms)", func(s *Summary) float64 { return float64(s.Groups.ClientMS.Mean) }},
 	{"client delay p99 (ms)", func(s *Summary) float64 { return float64(s.Groups.ClientMS.P99) }},
 	{"quorum mean (ms)", func(s *Summary) float64 { return float64(s.Groups.QuorumMS.Mean) }},

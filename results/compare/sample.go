@@ -51,6 +51,27 @@ var metrics = []metric{
 	{"bytes_per_cs", "bytes per entry, end to end", "B", false, perCS(func(t *results.Trial) results.Number { return t.Bytes })},
 	{"served_share", "share of requests served", "", true, func(t *results.Trial) []float64 { return one(float64(t.Served) / float64(t.Issued)) }},
 	{"violations", "violations (pairs)", "", false, func(t *results.Trial) []float64 { return one(float64(t.Violations)) }},
+	{"routine_delay", "trigger of a routine to its execution, mean", "ms", true, groups(func(g *results.GroupSummary) results.Number { return g.ClientMS.Mean })},
+	{"quorum", "delay of a quorum, mean", "ms", true, groups(func(g *results.GroupSummary) results.Number { return g.QuorumMS.Mean })},
+	{"election", "length of an election, mean", "ms", true, groups(func(g *results.GroupSummary) results.Number { return g.ElectionMS.Mean })},
+	{"transfer", "transfer of a group's state, mean", "ms", true, groups(func(g *results.GroupSummary) results.Number { return g.TransferMS.Mean })},
+	{"migration_gap", "time without monitoring in a migration, mean", "ms", true, groups(func(g *results.GroupSummary) results.Number { return g.GapMS.Mean })},
+	{"executed_share", "share of triggered routines executed", "", true, groups(func(g *results.GroupSummary) results.Number {
+		return results.Number(float64(g.Executed) / float64(g.Triggered))
+	})},
+	{"foreground", "foreground bytes a second of a managing node", "B/s", false, groups(func(g *results.GroupSummary) results.Number { return g.Foreground.Mean })},
+	{"background", "background bytes a second of a managing node", "B/s", false, groups(func(g *results.GroupSummary) results.Number { return g.Background.Mean })},
+	{"group_violations", "violations by k-groups", "", false, groups(func(g *results.GroupSummary) results.Number { return results.Number(g.Found()) })},
+}
+
+// groups takes a figure of trials with k-groups; others have none.
+func groups(of func(*results.GroupSummary) results.Number) func(*results.Trial) []float64 {
+	return func(t *results.Trial) []float64 {
+		if t.Summary == nil || t.Summary.Groups == nil {
+			return nil
+		}
+		return one(float64(of(t.Summary.Groups)))
+	}
 }
 
 // Metrics names the metrics.
