@@ -232,7 +232,7 @@ func TestGuestKilled(t *testing.T) {
 // host's exit code, and with words.
 func TestGuestHasNoMemory(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "run")
-	cmd, said, _ := inGuest(t, "--nodes", "400", "--virtual-host-memory", "400", "--out", out)
+	cmd, said, _ := inGuest(t, "--nodes", "400", "--virtual-host-memory", "600", "--out", out)
 	_ = cmd.Wait()
 	if code := cmd.ProcessState.ExitCode(); code != exitHost || !strings.Contains(said.String(), "memory") {
 		t.Errorf("exit code %d\n%s", code, said)

@@ -233,8 +233,11 @@ func guestConfig(sc *scenario.Scenario, node string, opt runOptions) (guest.Conf
 	if opt.quiet {
 		cfg.Command = append(cfg.Command, "--quiet")
 	}
-	if cfg.MemoryMiB == 0 {
+	if least := guestBaseMiB + int(guestImageUse*image>>20); cfg.MemoryMiB == 0 {
 		cfg.MemoryMiB = guestMemory(sc, image)
+	} else if cfg.MemoryMiB < least {
+		return guest.Config{}, usageError(fmt.Errorf("--virtual-host-memory %d: want at least %d MiB for the kernel and the programs, or 0 to have it computed",
+			cfg.MemoryMiB, least))
 	}
 	return cfg, nil
 }
