@@ -331,7 +331,7 @@ func (c *controller) restart(life context.Context, nodes []*node, verb string) {
 		if n.inc == 0 {
 			n.inc = core.FirstIncarnation
 		} else {
-			n.inc = core.Incarnation(n.inc.Start()+1) * core.IncarnationStep
+			n.inc = n.inc.Restarted()
 		}
 		c.expect(n)
 	}

@@ -24,7 +24,7 @@ func (w *World) start(id core.NodeID) {
 	if n.inc == 0 {
 		n.inc = core.FirstIncarnation
 	} else {
-		n.inc = core.Incarnation(n.inc.Start()+1) * core.IncarnationStep
+		n.inc = n.inc.Restarted()
 	}
 	cfg := w.cfg.NodeConfig(id, n.inc)
 	if w.cfg.Oracle && w.began {

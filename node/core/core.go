@@ -41,6 +41,9 @@ const (
 // Start returns which process start (1, 2, ...) an incarnation belongs to.
 func (i Incarnation) Start() int { return int(i / IncarnationStep) }
 
+// Restarted is the incarnation of the next process start.
+func (i Incarnation) Restarted() Incarnation { return Incarnation(i.Start()+1) * IncarnationStep }
+
 // Peer is a node in one of its lives.
 type Peer struct {
 	ID  NodeID      `json:"id"`
