@@ -147,12 +147,7 @@ func (s *Socket) WaitAlso(l *Links) { s.also = int32(l.fd) }
 // SendOver queues one datagram to a neighbour behind the interface with that
 // index, whatever the routes say. Send's rules hold.
 func (s *Socket) SendOver(index int32, to netip.Addr, encode func(b []byte) []byte) error {
-	i := s.queued
-	s.outBuf[i] = encode(s.outBuf[i][:0])
-	s.outIov[i].Base, s.outIov[i].Len = &s.outBuf[i][0], uint64(len(s.outBuf[i]))
-	a := &s.outAddr[i]
-	a.Family, a.Addr = unix.AF_INET, to.As4()
-	a.Port = s.port<<8 | s.port>>8
+	i := s.fill(to, encode)
 	c := &s.outInfo[i]
 	c.hdr.Level, c.hdr.Type = unix.IPPROTO_IP, unix.IP_PKTINFO
 	c.hdr.SetLen(unix.CmsgLen(unix.SizeofInet4Pktinfo))

@@ -208,14 +208,20 @@ func (s *Socket) receive(fd int, handle func(b []byte)) (int, error) {
 // Send queues one datagram, whose bytes encode appends; Flush sends the
 // queue. A full queue is flushed.
 func (s *Socket) Send(to netip.Addr, encode func(b []byte) []byte) error {
-	i := s.queued
+	i := s.fill(to, encode)
+	s.out[i].hdr.Control, s.out[i].hdr.Controllen = nil, 0
+	return s.enqueued()
+}
+
+// fill writes a datagram and its destination into the next place of the queue.
+func (s *Socket) fill(to netip.Addr, encode func(b []byte) []byte) (i int) {
+	i = s.queued
 	s.outBuf[i] = encode(s.outBuf[i][:0])
 	s.outIov[i].Base, s.outIov[i].Len = &s.outBuf[i][0], uint64(len(s.outBuf[i]))
 	a := &s.outAddr[i]
 	a.Family, a.Addr = unix.AF_INET, to.As4()
 	a.Port = s.port<<8 | s.port>>8
-	s.out[i].hdr.Control, s.out[i].hdr.Controllen = nil, 0
-	return s.enqueued()
+	return i
 }
 
 // enqueued counts one more queued datagram.
