@@ -112,12 +112,8 @@ func (c *controller) cutFirst(life context.Context) {
 	if len(c.sc.Down) == 0 {
 		return
 	}
-	f := workloads.Fault{Verb: workloads.LinkDown}
-	for _, i := range c.sc.Down {
-		l := &c.mesh.Links[i]
-		f.Links = append(f.Links, [2]core.NodeID{l.A, l.B})
-	}
-	c.applyLinks(life, c.mesh.Apply(&f), string(f.Verb))
+	c.mesh.CutFirst(c.sc.Down)
+	c.applyLinks(life, nil, string(workloads.LinkDown))
 }
 
 // schedule is what is still to be done, by instant.

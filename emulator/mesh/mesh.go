@@ -81,6 +81,13 @@ func (s *State) Delay(i int, ab bool) time.Duration {
 	return s.Links[i].BA.Delay
 }
 
+// CutFirst takes down links (indices) before any fault: Flip finds them.
+func (s *State) CutFirst(links []int) {
+	for _, i := range links {
+		s.Links[i].down = true
+	}
+}
+
 // Apply takes in a fault that concerns links and returns the links whose
 // parameters changed. Links that must go up or down are found by Flip.
 func (s *State) Apply(f *workloads.Fault) (changed []int) {

@@ -12,12 +12,8 @@ func (w *World) cutFirst() {
 	if len(w.cfg.Down) == 0 {
 		return
 	}
-	f := workloads.Fault{Verb: workloads.LinkDown}
-	for _, i := range w.cfg.Down {
-		l := &w.mesh.Links[i]
-		f.Links = append(f.Links, [2]core.NodeID{l.A, l.B})
-	}
-	w.applyLinks(w.mesh.Apply(&f), string(f.Verb))
+	w.mesh.CutFirst(w.cfg.Down)
+	w.applyLinks(nil, string(workloads.LinkDown))
 }
 
 // linkBetween is the direction of the link from one node to another in chans.
