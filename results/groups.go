@@ -2,6 +2,7 @@ package results
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -547,7 +548,7 @@ func trafficOf(kind string) (background, manages bool) {
 
 // finish judges what needs the whole run. interrupted runs starve nobody.
 func (g *groupHistory) finish(epoch, end int64, interrupted bool) {
-	for _, d := range sortedKeys(g.locks) {
+	for _, d := range slices.Sorted(maps.Keys(g.locks)) {
 		g.locks[d].settle(g)
 	}
 	g.overlaps(end)
@@ -561,7 +562,7 @@ func (g *groupHistory) finish(epoch, end int64, interrupted bool) {
 	}
 	seconds := float64(end-max(epoch, 0)) / 1e9
 	var fore, back []float64
-	for _, n := range sortedKeys(g.sent) {
+	for _, n := range slices.Sorted(maps.Keys(g.sent)) {
 		var f, b float64
 		smart := false
 		for kind, c := range g.sent[n] {
@@ -599,15 +600,6 @@ func loadOf(bytes []float64, seconds float64) Load {
 		sum += b
 	}
 	return Load{ratio(sum, seconds*float64(len(bytes))), ratio(slices.Max(bytes), seconds)}
-}
-
-func sortedKeys[K int32 | core.NodeID, V any](m map[K]V) []K {
-	keys := make([]K, 0, len(m))
-	for k := range m {
-		keys = append(keys, k)
-	}
-	slices.Sort(keys)
-	return keys
 }
 
 // Found counts what the checks found.
