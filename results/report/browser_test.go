@@ -99,6 +99,17 @@ func (b *browser) load(page string) {
 	b.do(chromedp.Navigate("file://"+path), chromedp.WaitReady(chromedp.CSS("html[data-ready-ms]")))
 }
 
+// click clicks the first element that matches, wherever it is by then: a click
+// at a position misses when the page moves in between, as it does when a line
+// above grows with the next frame.
+func (b *browser) click(selector string) {
+	b.tb.Helper()
+	b.do(chromedp.WaitVisible(chromedp.CSS(selector)))
+	if _, err := chromedp.Run(b.ctx, chromedp.Evaluate[bool]("document.querySelector("+strconv.Quote(selector)+").click() === undefined")); err != nil {
+		b.tb.Fatalf("click %s: %v", selector, err)
+	}
+}
+
 // number evaluates a JavaScript expression.
 func (b *browser) number(expression string) float64 {
 	b.tb.Helper()
@@ -199,7 +210,7 @@ func TestBrowser(t *testing.T) {
 		if now := b.number(span); now >= whole || b.number(inked+`(".lanes-canvas")`) < 4 || before < 4 {
 			t.Errorf("from %v to %v", whole, now)
 		}
-		b.do(chromedp.Click(chromedp.CSS(`[data-do="all"]`)))
+		b.click(`[data-do="all"]`)
 	})
 	t.Run("violations", func(t *testing.T) {
 		b.do(chromedp.Focus(chromedp.CSS(".lanes-canvas")), chromedp.KeyEvent("v"))
@@ -209,20 +220,22 @@ func TestBrowser(t *testing.T) {
 		// The map is drawn with the next frame.
 		b.awaits(`/2 in the section.*VIOLATION/.test(document.querySelector(".map-note").textContent)`)
 		b.keep("violation")
-		b.do(chromedp.Click(chromedp.CSS(`[data-show]`)), chromedp.Click(chromedp.CSS(`[data-do="all"]`)))
+		b.click(`[data-show]`)
+		b.click(`[data-do="all"]`)
 	})
 	t.Run("play", func(t *testing.T) {
 		at := b.number("churnbedReport.lanes[0].at")
-		b.do(chromedp.Click(chromedp.CSS(`[data-do="play"]`)))
+		b.click(`[data-do="play"]`)
 		b.awaits(fmt.Sprintf("churnbedReport.lanes[0].at > %v", at))
-		b.do(chromedp.Click(chromedp.CSS(`[data-do="play"]`)))
+		b.click(`[data-do="play"]`)
 		if s := b.text(`document.querySelector('[data-do="play"]').textContent`); s != "Play" {
 			t.Errorf("the button says %q", s)
 		}
 	})
 	t.Run("tables", func(t *testing.T) {
 		for _, table := range []string{".kinds", ".matrix", ".entries"} {
-			b.do(chromedp.Click(chromedp.CSS(table+" > summary")), chromedp.WaitReady(chromedp.CSS(table+" tbody tr")))
+			b.click(table + " > summary")
+			b.do(chromedp.WaitReady(chromedp.CSS(table + " tbody tr")))
 		}
 		if n := b.number(`document.querySelectorAll(".entries tbody tr").length`); n != 120 {
 			t.Errorf("%v requests are listed", n)
@@ -236,7 +249,7 @@ func TestBrowser(t *testing.T) {
 			t.Errorf("light and dark are %s", dark)
 		}
 		b.keep("dark")
-		b.do(chromedp.Click(chromedp.CSS("#theme"))) // light in spite of the system
+		b.click("#theme") // light in spite of the system
 		if again := b.text(ground); again != light {
 			t.Errorf("light is %s, then %s", light, again)
 		}
@@ -261,7 +274,8 @@ func TestBrowserHostileNames(t *testing.T) {
 	b.load(render(t, evil(t)))
 	b.do(chromedp.Focus(chromedp.CSS(".lanes-canvas")), chromedp.KeyEvent("nv"))
 	for _, table := range []string{".kinds", ".matrix", ".entries"} {
-		b.do(chromedp.Click(chromedp.CSS(table+" > summary")), chromedp.WaitReady(chromedp.CSS(table+" tbody tr")))
+		b.click(table + " > summary")
+		b.do(chromedp.WaitReady(chromedp.CSS(table + " tbody tr")))
 	}
 	if s := b.text("window.pwned"); s != "undefined" {
 		t.Errorf("code of a name ran: %s", s)
