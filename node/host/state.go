@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 
 	"github.com/google/renameio/v2"
 )
@@ -15,8 +16,30 @@ func (h *host) keep(state []byte) error {
 	if h.env.State == "" {
 		return errors.New("keep state: there is no file for it (CHURNBED_STATE)")
 	}
-	if err := renameio.WriteFile(h.env.State, state, 0o644); err != nil {
+	if err := replace(h.env.State, state, syncFolder); err != nil {
 		return fmt.Errorf("keep state: %w", err)
+	}
+	return nil
+}
+
+// replace writes a file whole. Its content is synced before the rename; the
+// rename itself is in the folder, which is synced then: a machine that loses
+// power could come up with the former state otherwise.
+func replace(file string, state []byte, sync func(folder string) error) error {
+	if err := renameio.WriteFile(file, state, 0o644); err != nil {
+		return err
+	}
+	return sync(filepath.Dir(file))
+}
+
+// syncFolder brings the names in a folder to the disk.
+func syncFolder(folder string) error {
+	f, err := os.Open(folder)
+	if err != nil {
+		return fmt.Errorf("sync folder: %w", err)
+	}
+	if err := errors.Join(f.Sync(), f.Close()); err != nil {
+		return fmt.Errorf("sync folder: %w", err)
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package host
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"testing"
@@ -32,5 +33,29 @@ func TestKeep(t *testing.T) {
 	h.env.State = ""
 	if h.keep(nil) == nil {
 		t.Error("no file, no error")
+	}
+}
+
+// The folder is synced after the new state has its name, and a folder that
+// cannot be is an error: nothing that relies on the state may be sent.
+func TestReplaceSyncsFolder(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "3.state")
+	failed := errors.New("no such luck")
+	synced := 0
+	err := replace(file, []byte("new"), func(folder string) error {
+		synced++
+		if b, err := os.ReadFile(file); string(b) != "new" || err != nil || folder != filepath.Dir(file) {
+			t.Errorf("%s synced with state %q, %v", folder, b, err)
+		}
+		return failed
+	})
+	if synced != 1 || !errors.Is(err, failed) {
+		t.Errorf("synced %d times, %v", synced, err)
+	}
+	if err := syncFolder(filepath.Dir(file)); err != nil {
+		t.Error(err)
+	}
+	if syncFolder(filepath.Join(filepath.Dir(file), "none")) == nil {
+		t.Error("no folder, no error")
 	}
 }
