@@ -20,6 +20,8 @@ func TestPartitionAndHeal(t *testing.T) {
 	}
 	churnbed(t, "reproduce", "partition", "--trials", "0").want(t, 2)
 	churnbed(t, "reproduce", "partition", "a.yaml", "b.yaml").want(t, 2)
+	churnbed(t, "reproduce", "partition", "--virtual-host").want(t, 2)
+	churnbed(t, "reproduce", "partition", "--emulate", "--virtual-host", "--virtual-host-memory", "1").want(t, 2)
 }
 
 // The same in short on real processes. When all are served after the heal

@@ -66,7 +66,7 @@ func trapsCommand() *cli.Command {
 }
 
 func experimentFlags(name string) []cli.Flag {
-	return []cli.Flag{
+	return append([]cli.Flag{
 		&cli.IntFlag{Name: "trials", Value: 10, Usage: "`N` seeds each"},
 		&cli.Uint64Flag{Name: "seed", Value: 1, Usage: "first seed"},
 		&cli.BoolFlag{Name: "emulate", Usage: "on real processes"},
@@ -75,7 +75,7 @@ func experimentFlags(name string) []cli.Flag {
 		&cli.StringFlag{Name: "node-binary", Usage: "`PATH` of the node program (default: churnbed-node beside this program)"},
 		&cli.BoolFlag{Name: "quiet", Usage: "no progress"},
 		&cli.BoolFlag{Name: "json", Usage: "print JSON"},
-	}
+	}, (&virtualHost{}).flags()...)
 }
 
 // experiment reads those flags and the arguments between them.
@@ -87,6 +87,7 @@ func experiment(c *cli.Context) (*experimentArgs, []string, error) {
 	a := &experimentArgs{
 		runOptions: runOptions{
 			json: c.Bool("json"), quiet: c.Bool("quiet"), nodeBinary: c.String("node-binary"), stdout: c.App.Writer, stderr: os.Stderr,
+			virtual: virtualHost{on: c.Bool("virtual-host"), memoryMiB: c.Int("virtual-host-memory")},
 		},
 		emulate: c.Bool("emulate"), trials: c.Int("trials"), seed: c.Uint64("seed"), workers: c.Int("parallel"),
 	}
@@ -98,8 +99,11 @@ func experiment(c *cli.Context) (*experimentArgs, []string, error) {
 	case a.workers == 0:
 		a.workers = runtime.GOMAXPROCS(0)
 	}
-	if a.trials < 1 {
+	switch {
+	case a.trials < 1:
 		return nil, nil, usageError(fmt.Errorf("--trials %d: want 1 or more", a.trials))
+	case a.virtual.on && !a.emulate:
+		return nil, nil, usageError(errors.New("--virtual-host is for --emulate: the simulator needs no host"))
 	}
 	if c.Bool("record") {
 		wd, err := os.Getwd()
@@ -118,7 +122,11 @@ func experiment(c *cli.Context) (*experimentArgs, []string, error) {
 // engine returns where runs take place, and how.
 func (a *experimentArgs) engine(look ...func(*results.Run) error) (string, minimise.Engine) {
 	if a.emulate {
-		return results.Emulated, a.realProcesses(look...)
+		where := results.Emulated
+		if a.virtual.on {
+			where = "virtual-host" // as records name it
+		}
+		return where, a.realProcesses(look...)
 	}
 	return results.Simulated, simulator(look...)
 }
