@@ -2,6 +2,7 @@ package scenario
 
 import (
 	"fmt"
+	"go/doc/comment"
 	"slices"
 	"strings"
 
@@ -136,16 +137,16 @@ func Template(algorithm string, every bool) ([]byte, error) {
 		given[s.Key] = true
 	}
 	var b strings.Builder
-	comment := func(indent, text string) {
+	note := func(text string) {
 		for line := range strings.SplitSeq(text, "\n") {
-			fmt.Fprintf(&b, "%s# %s\n", indent, line)
+			fmt.Fprintf(&b, "# %s\n", line)
 		}
 	}
 	b.WriteString("# yaml-language-server: $schema=scenario.schema.json\n")
 	if example.Text != "" {
-		comment("", example.Text)
+		note(example.Text)
 	}
-	comment("", "Check it: churnbed scenario check FILE    Run it: churnbed sim FILE, churnbed run FILE")
+	note("Check it: churnbed scenario check FILE    Run it: churnbed sim FILE, churnbed run FILE")
 	var group Group
 	for i := range keys {
 		k := &keys[i]
@@ -160,7 +161,7 @@ func Template(algorithm string, every bool) ([]byte, error) {
 		if len(k.Allowed) > 0 {
 			help += ": " + strings.Join(k.Allowed, ", ")
 		}
-		comment("", wrapped(help, 110))
+		note(wrapped(help, 110))
 		mark := ""
 		if !given[k.Name] {
 			mark = "#"
@@ -190,22 +191,10 @@ func quoted(v string) string {
 	return v
 }
 
-// wrapped breaks text at spaces into lines of at most width bytes.
+// wrapped breaks text into lines of at most width characters.
 func wrapped(text string, width int) string {
-	var b strings.Builder
-	length := 0
-	for i, word := range strings.Fields(text) {
-		switch {
-		case i == 0:
-		case length+1+len(word) > width:
-			b.WriteByte('\n')
-			length = 0
-		default:
-			b.WriteByte(' ')
-			length++
-		}
-		b.WriteString(word)
-		length += len(word)
-	}
-	return b.String()
+	lines := comment.Printer{TextWidth: width}
+	return strings.TrimSpace(string(lines.Text(&comment.Doc{Content: []comment.Block{
+		&comment.Paragraph{Text: []comment.Text{comment.Plain(text)}},
+	}})))
 }

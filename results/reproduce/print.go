@@ -3,6 +3,7 @@ package reproduce
 import (
 	"cmp"
 	"fmt"
+	"go/doc/comment"
 	"io"
 	"math"
 	"slices"
@@ -197,22 +198,10 @@ func signed(v float64) string {
 	return fmt.Sprintf("%+.1f", v)
 }
 
-// wrap breaks text into lines of at most width.
+// wrap breaks text into lines of at most width characters.
 func wrap(text string, width int) string {
-	var b strings.Builder
-	at := 0
-	for _, word := range strings.Fields(text) {
-		switch {
-		case at == 0:
-		case at+1+len(word) > width:
-			b.WriteByte('\n')
-			at = 0
-		default:
-			b.WriteByte(' ')
-			at++
-		}
-		b.WriteString(word)
-		at += len(word)
-	}
-	return b.String()
+	lines := comment.Printer{TextWidth: width}
+	return strings.TrimSpace(string(lines.Text(&comment.Doc{Content: []comment.Block{
+		&comment.Paragraph{Text: []comment.Text{comment.Plain(text)}},
+	}})))
 }
