@@ -15,7 +15,7 @@ func (s *Spec) YAML() ([]byte, error) { return s.encode(func(*Key) bool { return
 
 // encode writes the keys that choose names.
 func (s *Spec) encode(choose func(*Key) bool) ([]byte, error) {
-	root := &yaml.Node{Kind: yaml.MappingNode}
+	var entries []*yaml.Node
 	var group Group
 	for i := range keys {
 		k := &keys[i]
@@ -26,16 +26,21 @@ func (s *Spec) encode(choose func(*Key) bool) ([]byte, error) {
 		if k.Group != group {
 			group = k.Group
 			name.HeadComment = "# " + string(group)
-			if len(root.Content) > 0 {
+			if len(entries) > 0 {
 				name.HeadComment = "\n" + name.HeadComment
 			}
 		}
-		root.Content = append(root.Content, name, k.node(s))
+		entries = append(entries, name, k.node(s))
 	}
+	return writeYAML(entries)
+}
+
+// writeYAML writes a mapping of keys and values in turn.
+func writeYAML(entries []*yaml.Node) ([]byte, error) {
 	var b bytes.Buffer
 	enc := yaml.NewEncoder(&b)
 	enc.SetIndent(2)
-	if err := enc.Encode(root); err != nil {
+	if err := enc.Encode(&yaml.Node{Kind: yaml.MappingNode, Content: entries}); err != nil {
 		return nil, fmt.Errorf("write scenario: %w", err)
 	}
 	if err := enc.Close(); err != nil {

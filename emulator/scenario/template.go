@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	"go.yaml.in/yaml/v3"
+
 	"churnbed/node/mutex/catalog"
 )
 
@@ -166,29 +168,15 @@ func Template(algorithm string, every bool) ([]byte, error) {
 		if !given[k.Name] {
 			mark = "#"
 		}
-		if !k.list {
-			fmt.Fprintf(&b, "%s%s: %s\n", mark, k.Name, quoted(k.Format(&spec)))
-			continue
+		entry, err := writeYAML([]*yaml.Node{{Kind: yaml.ScalarNode, Value: k.Name}, k.node(&spec)})
+		if err != nil {
+			return nil, err
 		}
-		items := *k.items(&spec)
-		if len(items) == 0 {
-			fmt.Fprintf(&b, "%s%s: []\n", mark, k.Name)
-			continue
-		}
-		fmt.Fprintf(&b, "%s%s:\n", mark, k.Name)
-		for _, item := range items {
-			fmt.Fprintf(&b, "%s  - %s\n", mark, quoted(item))
+		for line := range strings.Lines(string(entry)) {
+			b.WriteString(mark + line)
 		}
 	}
 	return []byte(b.String()), nil
-}
-
-// quoted writes a value as YAML; what YAML would read otherwise is quoted.
-func quoted(v string) string {
-	if v == "" || strings.ContainsAny(v, ":#|>[]{},&*!'\"%@`") || strings.HasPrefix(v, "- ") {
-		return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(v) + `"`
-	}
-	return v
 }
 
 // wrapped breaks text into lines of at most width characters.
