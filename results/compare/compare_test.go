@@ -410,9 +410,9 @@ func TestDraw(t *testing.T) {
 				colours[img.At(x, y)] = true
 			}
 		}
-		for _, curve := range palette[:2] {
+		for i := range 2 {
 			seen := false
-			r, g, bl, _ := curve.RGBA()
+			r, g, bl, _ := results.Colour(i).RGBA()
 			for k := range colours {
 				pr, pg, pb, _ := k.RGBA()
 				seen = seen || pr == r && pg == g && pb == bl

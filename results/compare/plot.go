@@ -12,6 +12,8 @@ import (
 	"gonum.org/v1/plot/plotter"
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
+
+	"churnbed/results"
 )
 
 // Drawable names the metrics whose distributions can be drawn: those with two
@@ -35,16 +37,6 @@ func (c *Comparison) span(i int) (low, high float64) {
 		}
 	}
 	return low, high
-}
-
-// palette is one that colour-blind people can tell apart (Okabe and Ito).
-var palette = []color.Color{
-	color.NRGBA{0, 114, 178, 255},
-	color.NRGBA{213, 94, 0, 255},
-	color.NRGBA{0, 158, 115, 255},
-	color.NRGBA{204, 121, 167, 255},
-	color.NRGBA{86, 180, 233, 255},
-	color.NRGBA{230, 159, 0, 255},
 }
 
 var dashes = [][]vg.Length{nil, {vg.Points(6), vg.Points(3)}, {vg.Points(2), vg.Points(2)}}
@@ -127,7 +119,7 @@ func (c *Comparison) Draw(w io.Writer, metric, format string) error {
 		if err != nil {
 			return fmt.Errorf("draw comparison: %w", err)
 		}
-		line.Color = palette[k%len(palette)]
+		line.Color = results.Colour(k)
 		line.Dashes = dashes[k%len(dashes)]
 		line.Width = vg.Points(1.6)
 		p.Add(line)

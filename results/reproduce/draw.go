@@ -10,19 +10,9 @@ import (
 	"gonum.org/v1/plot/plotter"
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
-)
 
-// palette is one that colour-blind people can tell apart (Okabe and Ito).
-var palette = []color.NRGBA{
-	{0, 114, 178, 255},
-	{213, 94, 0, 255},
-	{0, 158, 115, 255},
-	{204, 121, 167, 255},
-	{86, 180, 233, 255},
-	{230, 159, 0, 255},
-	{0, 0, 0, 255},
-	{140, 140, 60, 255},
-}
+	"churnbed/results"
+)
 
 const (
 	plotWidth  = 18 * vg.Centimeter
@@ -67,7 +57,7 @@ func (r *Result) Draw(w io.Writer, format string) error {
 				floor = min(floor, xy.X)
 			}
 		}
-		if err := addSeries(p, &s.Series[i], l, want, palette[i%len(palette)]); err != nil {
+		if err := addSeries(p, &s.Series[i], l, want, results.Colour(i)); err != nil {
 			return fmt.Errorf("draw %s: %w", s.Name, err)
 		}
 	}

@@ -155,17 +155,6 @@ func (t *Table) WriteCSV(out io.Writer) error {
 	return w.Error()
 }
 
-// palette is one that colour-blind people can tell apart (Okabe and Ito).
-var palette = []color.Color{
-	color.NRGBA{0, 114, 178, 255},
-	color.NRGBA{213, 94, 0, 255},
-	color.NRGBA{0, 158, 115, 255},
-	color.NRGBA{204, 121, 167, 255},
-	color.NRGBA{86, 180, 233, 255},
-	color.NRGBA{230, 159, 0, 255},
-	color.NRGBA{0, 0, 0, 255},
-}
-
 // errorPoints are points with bars of one standard error.
 type errorPoints struct {
 	plotter.XYs
@@ -225,7 +214,7 @@ func (t *Table) Draw(out io.Writer, format string) error {
 		if err != nil {
 			return fmt.Errorf("draw sweep: %w", err)
 		}
-		c := palette[i%len(palette)]
+		c := results.Colour(i)
 		line.Color, points.Color, bars.Color = c, c, c
 		points.Shape, points.Radius = draw.CircleGlyph{}, vg.Points(2.5)
 		if x < 0 {
