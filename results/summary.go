@@ -4,7 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"sort"
+	"slices"
 	"strings"
 )
 
@@ -398,6 +398,6 @@ func reasons(m map[string]int) string {
 	for k, n := range m {
 		parts = append(parts, fmt.Sprintf("%d %s", n, k))
 	}
-	sort.Strings(parts)
+	slices.Sort(parts)
 	return " (" + strings.Join(parts, ", ") + ")"
 }

@@ -3,6 +3,7 @@ package workloads
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -268,11 +269,7 @@ func (e *expansion) resolve(s NodeSet) ([]core.NodeID, error) {
 
 // tags describes the known tags for an error.
 func (e *expansion) tags() string {
-	names := make([]string, 0, len(e.target.Tags))
-	for name := range e.target.Tags {
-		names = append(names, name)
-	}
-	slices.Sort(names)
+	names := slices.Sorted(maps.Keys(e.target.Tags))
 	if len(names) == 0 {
 		return "the topology has none"
 	}

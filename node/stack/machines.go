@@ -138,19 +138,10 @@ func silence(c *Config) time.Duration {
 }
 
 // Algorithms lists the names of algorithms that Config takes, sorted.
-func Algorithms() []string { return names(algorithms) }
+func Algorithms() []string { return slices.Sorted(maps.Keys(algorithms)) }
 
 // Services lists the names of membership services that Config takes, sorted.
-func Services() []string { return names(services) }
-
-func names[V any](m map[string]V) []string {
-	list := make([]string, 0, len(m))
-	for k := range m {
-		list = append(list, k)
-	}
-	slices.Sort(list)
-	return list
-}
+func Services() []string { return slices.Sorted(maps.Keys(services)) }
 
 // Validate reports what New would not accept.
 func (c *Config) Validate() error {

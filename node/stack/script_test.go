@@ -2,6 +2,7 @@ package stack_test
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -323,12 +324,7 @@ func line(ev *eventlog.Event) string {
 	if ev.Text != "" {
 		add("%q", ev.Text)
 	}
-	kinds := make([]string, 0, len(ev.Sent))
-	for k := range ev.Sent {
-		kinds = append(kinds, k)
-	}
-	slices.Sort(kinds)
-	for _, k := range kinds {
+	for _, k := range slices.Sorted(maps.Keys(ev.Sent)) {
 		add("%s=%d", k, ev.Sent[k].N)
 		if r := ev.Sent[k].Retrans; r > 0 {
 			add("(%d again)", r)

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -203,11 +204,7 @@ func (m *Memlist) Append(b []byte) []byte {
 }
 
 func section[V any](b []byte, m map[core.NodeID]V, text func(V) string) []byte {
-	ids := make([]core.NodeID, 0, len(m))
-	for id := range m {
-		ids = append(ids, id)
-	}
-	slices.Sort(ids)
+	ids := slices.Sorted(maps.Keys(m))
 	for i, id := range ids {
 		if i > 0 {
 			b = append(b, ',')
