@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 
 	"churnbed/node/core"
@@ -22,6 +21,9 @@ const (
 	CheckInheritance = "inheritance" // state is lost or changed by an epoch or a leader
 	CheckDeadlock    = "deadlock"    // routines wait for each other in a circle
 )
+
+// GroupChecks are the checks of a run with k-groups, in the order of reports.
+var GroupChecks = []string{CheckSafety, CheckCommands, CheckHolders, CheckFencing, CheckLeaders, CheckInheritance, CheckDeadlock}
 
 // GroupFinding is a violation by the k-groups and the log lines that prove it.
 type GroupFinding struct {
@@ -258,15 +260,8 @@ func (g *groupHistory) groupLine(l *Line, s *groupState, stale bool) {
 func (g *groupHistory) inherit(l *Line) {
 	k := l.Event.KG
 	has := map[int32]execution{}
-	for _, f := range strings.Fields(k.Locks) {
-		device, rest, _ := strings.Cut(f, ":")
-		routine, ticket, _ := strings.Cut(rest, ".")
-		d, err1 := strconv.ParseInt(device, 10, 32)
-		r, err2 := strconv.ParseInt(routine, 10, 32)
-		t, err3 := strconv.ParseUint(ticket, 10, 64)
-		if err1 == nil && err2 == nil && err3 == nil {
-			has[int32(d)] = execution{int32(r), t}
-		}
+	for d, c := range k.Held() {
+		has[d] = execution{c.Routine, c.Ticket}
 	}
 	var devices []int32
 	for d, h := range g.locks {
@@ -546,6 +541,27 @@ func trafficOf(kind string) (background, manages bool) {
 	}
 }
 
+// GroupTraffic adds up the bytes that a node of a run with k-groups sent:
+// background are monitoring and membership, foreground the rest. manages is
+// whether it sent what only nodes send that manage others. Probes of the run
+// itself do not count.
+func GroupTraffic(sent map[string]eventlog.Count) (foreground, background int64, manages bool) {
+	for kind, c := range sent {
+		class, known := kindClasses[kind]
+		if !known || class == wire.ClassProbe {
+			continue
+		}
+		behind, of := trafficOf(kind)
+		manages = manages || of
+		if behind {
+			background += c.Bytes
+		} else {
+			foreground += c.Bytes
+		}
+	}
+	return foreground, background, manages
+}
+
 // finish judges what needs the whole run. interrupted runs starve nobody.
 func (g *groupHistory) finish(epoch, end int64, interrupted bool) {
 	for _, d := range slices.Sorted(maps.Keys(g.locks)) {
@@ -563,23 +579,8 @@ func (g *groupHistory) finish(epoch, end int64, interrupted bool) {
 	seconds := float64(end-max(epoch, 0)) / 1e9
 	var fore, back []float64
 	for _, n := range slices.Sorted(maps.Keys(g.sent)) {
-		var f, b float64
-		smart := false
-		for kind, c := range g.sent[n] {
-			class, known := kindClasses[kind]
-			if !known || class == wire.ClassProbe {
-				continue
-			}
-			background, manages := trafficOf(kind)
-			smart = smart || manages
-			if background {
-				b += float64(c.Bytes)
-			} else {
-				f += float64(c.Bytes)
-			}
-		}
-		if smart {
-			fore, back = append(fore, f), append(back, b)
+		if f, b, manages := GroupTraffic(g.sent[n]); manages {
+			fore, back = append(fore, float64(f)), append(back, float64(b))
 		}
 	}
 	g.sum.Foreground, g.sum.Background = loadOf(fore, seconds), loadOf(back, seconds)
@@ -634,7 +635,7 @@ func (p *printer) groupsSafety(s *GroupSummary) {
 		return
 	}
 	var parts []string
-	for _, c := range []string{CheckSafety, CheckCommands, CheckHolders, CheckFencing, CheckLeaders, CheckInheritance, CheckDeadlock} {
+	for _, c := range GroupChecks {
 		if n := s.Violations[c]; n > 0 {
 			parts = append(parts, fmt.Sprintf("%s %d", c, n))
 		}

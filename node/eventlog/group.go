@@ -1,5 +1,10 @@
 package eventlog
 
+import (
+	"strconv"
+	"strings"
+)
+
 // Kinds of lines of k-groups, devices and routines (node/kgroup/smart); each
 // has a Group with the details. In all of them Group.NS is how long the quorum
 // took to hold what the line tells, where it had to.
@@ -39,4 +44,28 @@ type Group struct {
 	Locks   string `json:"locks,omitempty"`  // held: "device:routine.ticket ..."
 	NS      int64  `json:"ns,omitempty"`
 	Since   int64  `json:"since,omitempty"` // an instant
+}
+
+// Claim is a run of a routine as locks name it: the ticket's lower 16 bits
+// count its attempts.
+type Claim struct {
+	Routine int32
+	Ticket  uint64
+}
+
+// Held returns who holds which device by Locks; what does not parse is left
+// out.
+func (g *Group) Held() map[int32]Claim {
+	has := map[int32]Claim{}
+	for _, f := range strings.Fields(g.Locks) {
+		device, rest, _ := strings.Cut(f, ":")
+		routine, ticket, _ := strings.Cut(rest, ".")
+		d, err1 := strconv.ParseInt(device, 10, 32)
+		r, err2 := strconv.ParseInt(routine, 10, 32)
+		t, err3 := strconv.ParseUint(ticket, 10, 64)
+		if err1 == nil && err2 == nil && err3 == nil {
+			has[int32(d)] = Claim{int32(r), t}
+		}
+	}
+	return has
 }

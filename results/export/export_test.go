@@ -172,6 +172,80 @@ func TestTables(t *testing.T) {
 	}
 }
 
+// A run with k-groups has tables about them, and figures.
+func TestGroupExports(t *testing.T) {
+	tl := planted(t, timelinetest.Plan{Groups: true})
+	dir := t.TempDir()
+	for _, format := range []string{CSV, Parquet} {
+		names, err := Tables(dir, format, tl, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := []string{"terms", "group_members", "migrations", "locks", "routines", "commands", "device_failures", "bandwidth", "group_lines"}
+		if !slices.Equal(names[len(names)-len(want):], want) {
+			t.Errorf("tables %v", names)
+		}
+	}
+	same(t, dir, "terms", termRows(tl))
+	same(t, dir, "group_members", groupMemberRows(tl))
+	same(t, dir, "migrations", migrationRows(tl))
+	same(t, dir, "locks", lockRows(tl))
+	same(t, dir, "routines", routineRows(tl))
+	same(t, dir, "commands", commandRows(tl))
+	same(t, dir, "device_failures", failureRows(tl))
+	same(t, dir, "bandwidth", bandwidthRows(tl))
+	ms := func(v *float64) float64 {
+		if v == nil {
+			return -1
+		}
+		return *v
+	}
+	if m := fromParquet[MigrationRow](t, dir, "migrations"); len(m) != 1 || ms(m[0].GapMS) != 30 || ms(m[0].TransferMS) != 5 || ms(m[0].RetiredMS) != 2050 || !m[0].Unchanged {
+		t.Errorf("migrations %+v", m)
+	}
+	if l := fromParquet[LockRow](t, dir, "locks"); len(l) != 2 || ms(l[0].WaitMS) != 3 || ms(l[0].HeldMS) != 116 || l[0].Inherited ||
+		!l[1].Inherited || l[1].GrantedBy != 3 || l[1].Epoch != 2 || l[1].Term != 2 || l[1].FreedMS != nil {
+		t.Errorf("locks %+v", l)
+	}
+	if r := fromParquet[RoutineRow](t, dir, "routines"); len(r) != 2 || ms(r[0].DelayMS) != 10 || ms(r[1].DelayMS) != 320 || r[1].Leader != 3 || r[1].DoneMS != nil {
+		t.Errorf("routines %+v", r)
+	}
+	if rows := fromParquet[GroupMemberRow](t, dir, "group_members"); len(rows) != 6 || rows[4].Node != 3 || !rows[4].Leader || rows[5].Leader {
+		t.Errorf("members %+v", rows)
+	}
+	if rows := fromParquet[GroupLineRow](t, dir, "group_lines"); len(rows) != 32 || rows[2].Kind != "routine" || rows[4].Device == nil || *rows[4].Device != 4 {
+		t.Errorf("%d lines", len(rows))
+	}
+
+	var b bytes.Buffer
+	if err := OpenMetrics(&b, tl, "run"); err != nil {
+		t.Fatal(err)
+	}
+	e, err := readExposition(b.String())
+	if err != nil {
+		t.Fatalf("%v\n%s", err, b.String())
+	}
+	found := map[string]float64{}
+	for key, v := range e.values {
+		name, labels, _ := strings.Cut(key, "{")
+		for _, l := range []string{"stage", "check"} {
+			if _, rest, ok := strings.Cut(labels, ","+l+"=\""); ok {
+				name += " " + strings.TrimSuffix(rest, "\"}")
+			}
+		}
+		found[name] = v
+	}
+	for name, want := range map[string]float64{
+		"churnbed_routine_runs_total executed": 1, "churnbed_routine_runs_total triggered": 2, "churnbed_group_violations_total safety": 0,
+		"churnbed_elections_total": 3, "churnbed_migrations_total": 1, "churnbed_lock_grants_total": 1, "churnbed_leaders_deposed_total": 1,
+		"churnbed_monitoring_gap_mean_seconds": .03, "churnbed_state_transfer_max_seconds": .005, "churnbed_client_delay_max_seconds": .32,
+	} {
+		if got, ok := found[name]; !ok || math.Abs(got-want) > 1e-9 {
+			t.Errorf("%s = %v (%v), want %v", name, got, ok, want)
+		}
+	}
+}
+
 func fromParquet[T any](t *testing.T, dir, name string) []T {
 	t.Helper()
 	rows, err := parquet.ReadFile[T](filepath.Join(dir, name+".parquet"))

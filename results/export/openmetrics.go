@@ -126,6 +126,10 @@ func OpenMetrics(w io.Writer, t *timeline.Timeline, run string) error {
 	f.known("churnbed_delay_error_p99_seconds", "99th percentile of the error of link delays.", "seconds", s.Fidelity.DelayErrorMS.P99, 1e-3)
 	f.known("churnbed_cpu_busy_ratio", "Share of time in which processors were busy.", "ratio", s.Fidelity.CPUBusy, 1)
 
+	if s.Groups != nil {
+		f.groups(t)
+	}
+
 	b := bufio.NewWriter(w)
 	for _, family := range f.list {
 		if _, err := expfmt.MetricFamilyToOpenMetrics(b, family, expfmt.WithUnit()); err != nil {
@@ -139,6 +143,61 @@ func OpenMetrics(w io.Writer, t *timeline.Timeline, run string) error {
 		return fmt.Errorf("write metrics: %w", err)
 	}
 	return nil
+}
+
+// groups are the figures of a run with k-groups.
+func (f *families) groups(t *timeline.Timeline) {
+	g := t.Summary.Groups
+	f.add("churnbed_groups", "Groups of devices.", "", dto.MetricType_GAUGE, f.gauge(float64(g.Groups)))
+	f.add("churnbed_routine_runs", "Firings of routines by what became of them.", "", dto.MetricType_COUNTER,
+		f.counter(int64(g.Triggered), label("stage", "triggered")), f.counter(int64(g.Skipped), label("stage", "skipped")),
+		f.counter(int64(g.Executed), label("stage", "executed")), f.counter(int64(g.Starved), label("stage", "starved")))
+	f.add("churnbed_lock_grants", "Grants of devices' locks.", "", dto.MetricType_COUNTER, f.counter(int64(g.Grants)))
+	f.add("churnbed_elections", "Elections won.", "", dto.MetricType_COUNTER, f.counter(int64(g.Elections)))
+	f.add("churnbed_migrations", "Groups handed over to the next epoch.", "", dto.MetricType_COUNTER, f.counter(int64(g.Migrations)))
+	f.add("churnbed_leaders_deposed", "Leaders that others took over from.", "", dto.MetricType_COUNTER, f.counter(int64(g.Deposed)))
+	var found []*dto.Metric
+	for _, check := range results.GroupChecks {
+		found = append(found, f.counter(int64(g.Violations[check]), label("check", check)))
+	}
+	f.add("churnbed_group_violations", "Violations by the check that found them.", "", dto.MetricType_COUNTER, found...)
+	for _, d := range []struct {
+		name, help string
+		of         *results.Dist
+	}{
+		{"churnbed_client_delay", "Trigger of a routine to its execution", &g.ClientMS},
+		{"churnbed_quorum", "Change of a lock or a routine to its quorum", &g.QuorumMS},
+		{"churnbed_election", "Elections of leaders", &g.ElectionMS},
+		{"churnbed_state_transfer", "State of a group from the old leader to the new one", &g.TransferMS},
+		{"churnbed_monitoring_gap", "Time without monitoring in a migration", &g.GapMS},
+		{"churnbed_device_detection", "Kill of a device to its leader's notice", &g.DetectionMS},
+	} {
+		for _, part := range []struct {
+			name string
+			v    results.Number
+		}{{"mean", d.of.Mean}, {"p50", d.of.P50}, {"p90", d.of.P90}, {"max", d.of.Max}} {
+			f.known(d.name+"_"+part.name+"_seconds", d.help+": "+part.name+", scenario time.", "seconds", part.v, 1e-3)
+		}
+	}
+	for _, d := range []struct {
+		name, help string
+		of         results.Load
+	}{
+		{"churnbed_foreground", "Bytes a second that a managing node sends for routines and migrations", g.Foreground},
+		{"churnbed_background", "Bytes a second that a managing node sends for monitoring and membership", g.Background},
+	} {
+		f.known(d.name+"_mean_bytes_per_second", d.help+": mean.", "bytes_per_second", d.of.Mean, 1)
+		f.known(d.name+"_max_bytes_per_second", d.help+": the busiest one.", "bytes_per_second", d.of.Max, 1)
+	}
+	var fore, back []*dto.Metric
+	for i := range t.Nodes {
+		f1, b1, manages := results.GroupTraffic(t.Nodes[i].Sent)
+		if manages {
+			fore, back = append(fore, f.counter(f1, label("node", strconv.Itoa(i)))), append(back, f.counter(b1, label("node", strconv.Itoa(i))))
+		}
+	}
+	f.add("churnbed_node_foreground_bytes", "UDP payload that a managing node sent for routines and migrations.", "bytes", dto.MetricType_COUNTER, fore...)
+	f.add("churnbed_node_background_bytes", "UDP payload that a managing node sent for monitoring and membership.", "bytes", dto.MetricType_COUNTER, back...)
 }
 
 // waits is the histogram of waits.

@@ -134,7 +134,10 @@ type (
 
 // Tables writes the run's tables into dir as <table>.<format> and returns
 // their names: nodes, requests, overlaps, lives, faults, links, slices, and
-// members and counters, which hold a row for every such line of the logs.
+// members and counters, which hold a row for every such line of the logs. A run
+// with k-groups has more: terms, group_members, migrations, locks, routines,
+// commands, device_failures, bandwidth, and group_lines, a row for every line
+// about them.
 // topology may be nil; nodes then have no positions.
 func Tables(dir, format string, t *timeline.Timeline, topology *topologies.Topology) ([]string, error) {
 	if format != CSV && format != Parquet {
@@ -149,6 +152,9 @@ func Tables(dir, format string, t *timeline.Timeline, topology *topologies.Topol
 	writeAll(out, "links", linkRows(t))
 	writeAll(out, "slices", sliceRows(t))
 	out.lines(t)
+	if t.Groups != nil {
+		out.groupTables(t)
+	}
 	return out.names, out.err
 }
 

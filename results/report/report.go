@@ -89,6 +89,7 @@ type document struct {
 	Groups  []group
 	Runs    []runText
 	Several bool
+	Section bool // a run has requests for the critical section
 }
 
 // group is a part of the summary.
@@ -119,6 +120,7 @@ type runText struct {
 	Scenario          string
 	Commands          []command
 	Started           string
+	Groups            *groupsText // nil: no k-groups
 }
 
 type overlapText struct {
@@ -160,6 +162,7 @@ func Render(w io.Writer, runs []*Run) error {
 		Policy:  "default-src 'none'; script-src " + source(script) + "; style-src " + source(style) + "; img-src data: blob:; base-uri 'none'; form-action 'none'",
 		Groups:  summaryGroups(runs),
 		Several: len(runs) > 1,
+		Section: anySection(runs),
 	}
 	for i, r := range runs {
 		text, err := r.text(i)

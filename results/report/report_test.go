@@ -99,6 +99,35 @@ func TestTables(t *testing.T) {
 	}
 }
 
+// A run with k-groups shows its leaders and routines, and no section.
+func TestGroups(t *testing.T) {
+	groups := planted(t, "groups", timelinetest.Plan{Groups: true})
+	page := render(t, groups)
+	for _, want := range []string{
+		"Who led each group", "What each routine did", `<text class="in"`, ">group 0<", ">routine 0<", "1 2 3", "replaced", "client delay: mean, p50, p90", "1, 2, 0",
+		"routines, locks, leaders and inherited state",
+	} {
+		if !strings.Contains(page, want) {
+			t.Errorf("the page lacks %q", want)
+		}
+	}
+	for _, other := range []string{"requests served", `id="waits"`} {
+		if strings.Contains(page, other) {
+			t.Errorf("the page has %q", other)
+		}
+	}
+	if page := render(t, groups, planted(t, "other", timelinetest.Plan{})); !strings.Contains(page, "requests served") || !strings.Contains(page, `id="waits"`) {
+		t.Error("a page with another run lacks its requests")
+	}
+	groups.Timeline.Verdict.Groups = []results.GroupFinding{{Check: results.CheckHolders, Text: hostile, Lines: []results.LogError{{File: "1", Line: 3, Text: "grant"}}}}
+	groups.Timeline.Verdict.GroupCount = 4
+	groups.Timeline.Summary.Groups.Violations = map[string]int{results.CheckHolders: 4}
+	page = render(t, groups)
+	if !strings.Contains(page, "violated: 4 findings of groups") || !strings.Contains(page, "3 more are not listed") || strings.Contains(page, "<img") {
+		t.Error("findings are not told, or not as text")
+	}
+}
+
 func TestQuote(t *testing.T) {
 	for in, want := range map[string]string{"a-b_c.yaml": "a-b_c.yaml", "": "''", "a b": "'a b'", "it's": `'it'\''s'`, "$(x)": "'$(x)'", "~": "'~'"} {
 		if got := Quote(in); got != want {

@@ -3,6 +3,7 @@ package report
 import (
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -111,6 +112,12 @@ func summaryGroups(runs []*Run) []group {
 		if s.Safety.Violations > 0 {
 			return value{fmt.Sprintf("violated: %d pairs, %s ms, up to %d holders at once", s.Safety.Violations, number(s.Safety.ViolationMS), s.Safety.MaxConcurrent), bad}
 		}
+		if n := s.Groups.Found(); n > 0 {
+			return value{fmt.Sprintf("violated: %d findings of groups", n), bad}
+		}
+		if s.Groups != nil {
+			return value{"routines, locks, leaders and inherited state", good}
+		}
 		return value{"never two in the critical section", good}
 	})
 	add("", "overlaps with holders declared failed", func(s *results.Summary, _ *Run) value {
@@ -137,25 +144,33 @@ func summaryGroups(runs []*Run) []group {
 	add("", "length since the epoch", func(_ *results.Summary, r *Run) value {
 		return value{Text: seconds(r.Timeline.End - r.Timeline.Begin())}
 	})
-	add("Liveness", "requests served", func(s *results.Summary, _ *Run) value {
-		return value{fmt.Sprintf("%d of %d", s.Requests.Served, s.Requests.Issued), ""}
-	})
-	add("", "aborted, unserved, skipped", plain(func(s *results.Summary) string {
-		return fmt.Sprintf("%d, %d, %d", s.Requests.Aborted, s.Requests.Unserved, s.Requests.Skipped)
-	}))
-	add("", "overtaken at most", plain(func(s *results.Summary) string { return strconv.Itoa(s.Requests.MaxOvertaken) }))
-	add("Waits", "mean", times(func(s *results.Summary) string { return inMS(s.WaitMS.Mean) }))
-	add("", "p50, p90, p99", times(func(s *results.Summary) string {
-		return inMS(s.WaitMS.P50) + ", " + inMS(s.WaitMS.P90) + ", " + inMS(s.WaitMS.P99)
-	}))
-	add("", "longest", times(func(s *results.Summary) string { return inMS(s.WaitMS.Max) }))
-	add("", "handover (exit to next enter), p50", times(func(s *results.Summary) string { return inMS(s.SyncMS.P50) }))
-	add("Messages", "per entry, end to end", plain(func(s *results.Summary) string { return number(s.Messages.E2EPerCS) }))
-	add("", "per entry, hop by hop", plain(func(s *results.Summary) string { return number(s.Messages.H2HPerCS) }))
-	add("", "mutual exclusion, in all", plain(func(s *results.Summary) string {
-		return fmt.Sprintf("%d, %s", s.Messages.E2EMutex, bytesText(s.Messages.BytesMutex))
-	}))
-	add("", "membership, in all", plain(func(s *results.Summary) string {
+	groupRows(runs, add)
+	section := anySection(runs)
+	if section {
+		add("Liveness", "requests served", func(s *results.Summary, _ *Run) value {
+			return value{fmt.Sprintf("%d of %d", s.Requests.Served, s.Requests.Issued), ""}
+		})
+		add("", "aborted, unserved, skipped", plain(func(s *results.Summary) string {
+			return fmt.Sprintf("%d, %d, %d", s.Requests.Aborted, s.Requests.Unserved, s.Requests.Skipped)
+		}))
+		add("", "overtaken at most", plain(func(s *results.Summary) string { return strconv.Itoa(s.Requests.MaxOvertaken) }))
+		add("Waits", "mean", times(func(s *results.Summary) string { return inMS(s.WaitMS.Mean) }))
+		add("", "p50, p90, p99", times(func(s *results.Summary) string {
+			return inMS(s.WaitMS.P50) + ", " + inMS(s.WaitMS.P90) + ", " + inMS(s.WaitMS.P99)
+		}))
+		add("", "longest", times(func(s *results.Summary) string { return inMS(s.WaitMS.Max) }))
+		add("", "handover (exit to next enter), p50", times(func(s *results.Summary) string { return inMS(s.SyncMS.P50) }))
+	}
+	name := "Messages"
+	if section {
+		add("Messages", "per entry, end to end", plain(func(s *results.Summary) string { return number(s.Messages.E2EPerCS) }))
+		add("", "per entry, hop by hop", plain(func(s *results.Summary) string { return number(s.Messages.H2HPerCS) }))
+		add("", "mutual exclusion, in all", plain(func(s *results.Summary) string {
+			return fmt.Sprintf("%d, %s", s.Messages.E2EMutex, bytesText(s.Messages.BytesMutex))
+		}))
+		name = ""
+	}
+	add(name, "membership, in all", plain(func(s *results.Summary) string {
 		return fmt.Sprintf("%d, %s", s.Messages.E2EMembership, bytesText(s.Messages.BytesMembership))
 	}))
 	add("", "acknowledgements, retransmissions", plain(func(s *results.Summary) string {
@@ -183,6 +198,11 @@ func summaryGroups(runs []*Run) []group {
 	}))
 	add("", "processors busy", plain(func(s *results.Summary) string { return share(s.Fidelity.CPUBusy) }))
 	return groups
+}
+
+// anySection reports whether a run has requests for the critical section.
+func anySection(runs []*Run) bool {
+	return slices.ContainsFunc(runs, func(r *Run) bool { return r.Timeline.Summary.Groups == nil })
 }
 
 // maxListed bounds the tables of overlaps and log errors.
@@ -213,6 +233,7 @@ func (r *Run) text(index int) (runText, error) {
 	for _, e := range t.Verdict.LogErrors[:min(len(t.Verdict.LogErrors), maxListed)] {
 		out.LogErrors = append(out.LogErrors, e.String())
 	}
+	out.Groups = groupsOf(t)
 	for _, f := range s.Fidelity.Slices {
 		out.Slices = append(out.Slices, sliceText{
 			To: fmt.Sprintf("%.1f s", float64(f.ToMS)/1e3), Verdict: f.Verdict, Class: fidelityClass(f.Verdict),

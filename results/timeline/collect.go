@@ -41,6 +41,7 @@ type collector struct {
 	end     int64
 	sizes   sizes
 	traffic map[string]*flow
+	groups  *groupCollector
 }
 
 type flow struct{ n, bytes bins }
@@ -53,6 +54,7 @@ func newCollector(nodes int) *collector {
 		end:     -1,
 		sizes:   sizes{count: make([]int, nodes+2)},
 		traffic: make(map[string]*flow),
+		groups:  newGroupCollector(),
 	}
 }
 
@@ -93,6 +95,7 @@ func (c *collector) line(l *results.Line) {
 	case eventlog.Failure:
 		c.down(l.Node, n.last, Died)
 	default:
+		c.groups.line(l.Node, e)
 	}
 }
 
@@ -150,6 +153,7 @@ func (c *collector) resume(id core.NodeID, t int64) {
 func (c *collector) start(id core.NodeID, e *eventlog.Event) {
 	n := &c.now[id]
 	c.addCounts(id, n)
+	c.groups.born(id)
 	*n = now{up: true, last: e.T, since: e.T, inc: core.Incarnation(e.Inc)}
 	c.t.Nodes[id].Lives = append(c.t.Nodes[id].Lives, Life{Span: Span{e.T, -1}, Inc: n.inc, How: Running})
 }
@@ -162,6 +166,9 @@ func (c *collector) down(id core.NodeID, t int64, how Ended) {
 	}
 	c.resize(n, t, 0)
 	c.resume(id, t)
+	if how != Running && how != Stopped { // else the run is over
+		c.groups.down(id, t)
+	}
 	n.up = false
 	l := &c.t.Nodes[id].Lives[len(c.t.Nodes[id].Lives)-1]
 	l.To, l.How = max(t, l.From), how
@@ -224,6 +231,7 @@ func (c *collector) finish() *Timeline {
 		c.addCounts(id, &c.now[i])
 		c.resume(id, t.End)
 	}
+	t.Groups = c.groups.finish(t.End)
 	c.sizes.until(t.End)
 	t.Sizes = c.sizes.result()
 	t.Traffic.Kinds = slices.Sorted(maps.Keys(c.traffic))

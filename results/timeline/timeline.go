@@ -33,6 +33,7 @@ type Timeline struct {
 	Links    []results.LinkRow
 	Sizes    []SizeBin
 	Traffic  Traffic
+	Groups   *Groups // nil where the run has no k-groups
 }
 
 // Node is what one node did.

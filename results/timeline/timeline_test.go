@@ -64,6 +64,64 @@ func TestRead(t *testing.T) {
 	}
 }
 
+// Terms, migrations, locks and routines of k-groups come out as planted.
+func TestGroups(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "run")
+	timelinetest.Write(t, dir, timelinetest.Plan{Groups: true})
+	tl, err := Read(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if tl.Summary.Groups.Found() > 0 {
+		t.Fatalf("%+v", tl.Verdict.Groups)
+	}
+	at := func(ms int64) int64 { return int64(timelinetest.Begin) + ms*1e6 }
+	g := tl.Groups
+	if d := cmp.Diff([]Term{
+		{0, 1, 1, 1, []core.NodeID{1, 2, 3}, at(10), 5e6, at(12), at(1000), TermMigrated},
+		{0, 2, 1, 2, []core.NodeID{2, 3, 5}, at(1010), 4e6, at(1030), at(1804), TermReplaced},
+		{0, 2, 2, 3, []core.NodeID{2, 3, 5}, at(1800), 6e6, at(1804), tl.End, TermServing},
+	}, g.Terms); d != "" {
+		t.Error(d)
+	}
+	if d := cmp.Diff([]Migration{{
+		Group: 0, From: 1, To: 2, OldLeader: 1, NewLeader: 2, Frozen: at(1000), Selected: at(1004), Elected: at(1010), Transferred: at(1015),
+		Replicated: at(1018), Decommissioned: at(1020), Active: at(1030), Retiring: at(1040), Retired: at(1050),
+		Election: 4e6, Transfer: 5e6, Replication: 3e6, Ack: 2e6, Attempts: 1, Unchanged: true,
+	}}, g.Migrations); d != "" {
+		t.Error(d)
+	}
+	if len(g.Locks) != 2 || g.Locks[0].Freed.T != at(224) || !g.Locks[1].Inherited || g.Locks[1].Granted.Leader != 3 {
+		t.Errorf("locks %+v", g.Locks)
+	}
+	if len(g.Runs) != 2 || g.Runs[0].Done != at(230) || g.Runs[1].Executing != at(1820) || g.Runs[1].Releasing != -1 {
+		t.Errorf("runs %+v", g.Runs)
+	}
+	if d := cmp.Diff([]Command{{4, 0, 1 << 16, at(112), at(212)}, {4, 0, 2 << 16, at(1830), -1}}, g.Commands); d != "" {
+		t.Error(d)
+	}
+	if d := cmp.Diff([]DeviceFailure{{6, 0, 3, 2, 2, -1, at(2000), at(3000)}}, g.Failures); d != "" {
+		t.Error(d)
+	}
+}
+
+// A leader that is killed leads no more.
+func TestLeaderDies(t *testing.T) {
+	c := newCollector(2)
+	line := func(node core.NodeID, e eventlog.Event) { c.line(lineOf(node, e)) }
+	line(1, eventlog.Event{T: 1, Kind: eventlog.Start, Inc: 1024})
+	line(1, eventlog.Event{T: 5, Kind: eventlog.KGroup, State: "active", KG: &eventlog.Group{Epoch: 1, Term: 1, Members: "1 x 0"}})
+	line(core.None, eventlog.Event{T: 9, Kind: eventlog.Kill, Node: 1, Verb: "crash"})
+	line(0, eventlog.Event{T: 12, Kind: eventlog.Monitor, State: "failed", KG: &eventlog.Group{Device: 1}})
+	g := c.finish().Groups
+	if len(g.Terms) != 1 || g.Terms[0].How != TermDied || g.Terms[0].End != 9 || len(g.Terms[0].Members) != 2 {
+		t.Errorf("%+v", g.Terms)
+	}
+	if len(g.Failures) != 1 || g.Failures[0].Killed != 9 {
+		t.Errorf("%+v", g.Failures)
+	}
+}
+
 // What was sent over time adds up to what was sent.
 func TestTrafficAddsUp(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "run")
@@ -174,8 +232,9 @@ func FuzzCollector(f *testing.F) {
 	f.Fuzz(func(t *testing.T, at int64, kind string, node int32, size int) {
 		c := newCollector(3)
 		for _, id := range []core.NodeID{0, 1, core.None} {
-			for _, k := range []string{"start", "joined", kind, "counters", kind} {
-				e := eventlog.Event{T: at, Kind: eventlog.Kind(k), Node: node, Size: size, Sent: map[string]eventlog.Count{"X": {N: 4}}}
+			for _, k := range []string{"start", "joined", kind, "group", "lock", "routine", "command", "monitor", "counters", kind} {
+				kg := &eventlog.Group{Group: node, Device: node, Epoch: uint64(size), Ticket: uint64(at), Members: kind, Locks: kind}
+				e := eventlog.Event{T: at, Kind: eventlog.Kind(k), Node: node, Size: size, State: []string{"active", "grant", "EXECUTING", "start", "failed", "frozen"}[uint(size)%6], KG: kg, Sent: map[string]eventlog.Count{"X": {N: 4}}}
 				c.line(lineOf(id, e))
 			}
 		}

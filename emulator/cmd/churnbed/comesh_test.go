@@ -2,10 +2,12 @@ package main
 
 import (
 	"bytes"
+	"encoding/csv"
 	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -135,12 +137,73 @@ func TestCoMeshDocument(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		o := churnbed(t, "sim", scenario, "--quiet", "--out", filepath.Join(t.TempDir(), "run"))
+		run := filepath.Join(t.TempDir(), "run")
+		o := churnbed(t, "sim", scenario, "--quiet", "--out", run)
 		o.want(t, 0)
 		if !strings.Contains(o.stdout, "2 kills") || !strings.Contains(o.stdout, "SAFE: routines, locks, leaders and inherited state") {
 			t.Error(o)
 		}
+		exportsAgree(t, run)
 		return
 	}
 	t.Error("docs/COMESH.md shows no simulation")
+}
+
+// exportsAgree compares the tables of a run with k-groups with its summary.
+func exportsAgree(t *testing.T, run string) {
+	t.Helper()
+	tables := filepath.Join(t.TempDir(), "tables")
+	churnbed(t, "export", "csv", run, "-o", tables).want(t, 0)
+	// count counts the rows that have something in a column.
+	count := func(table, column string) int {
+		t.Helper()
+		f, err := os.Open(filepath.Join(tables, table+".csv"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		rows, err := csv.NewReader(f).ReadAll()
+		if err != nil {
+			t.Fatal(err)
+		}
+		at, n := slices.Index(rows[0], column), 0
+		if at < 0 {
+			t.Fatalf("table %s has no column %s: %v", table, column, rows[0])
+		}
+		for _, r := range rows[1:] {
+			if r[at] != "" {
+				n++
+			}
+		}
+		return n
+	}
+	r, err := results.Open(run)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sum, _, err := results.Judge(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := sum.Groups
+	for _, c := range []struct {
+		table, column string
+		want          int
+	}{
+		{"terms", "election_ms", g.Elections},
+		{"migrations", "gap_ms", g.GapMS.N},
+		{"migrations", "transfer_ms", g.TransferMS.N},
+		{"migrations", "decommissioned_ms", g.Migrations},
+		{"locks", "granted_ms", g.Grants},
+		{"routines", "triggered_ms", g.Triggered},
+		{"routines", "client_delay_ms", g.ClientMS.N},
+		{"routines", "releasing_ms", g.Executed},
+		{"device_failures", "detection_ms", g.DetectionMS.N},
+		{"bandwidth", "node", sum.Nodes},
+		{"group_members", "node", 3 * (g.Groups + g.Migrations)},
+	} {
+		if got := count(c.table, c.column); got != c.want || c.want == 0 {
+			t.Errorf("%s.csv: %d rows have %s, the summary counts %d", c.table, got, c.column, c.want)
+		}
+	}
 }

@@ -985,8 +985,10 @@
     new Mesh(m, root, l);
     perRunCharts(m, $(`.run-charts[data-run="${k}"]`));
   });
-  new Chart($("#wait-ecdf"), { xLabel: "wait (ms)", yLabel: "share of entries that waited no longer", y1: 1, x0: 0, series: once(() => waitSeries(models, false)), empty: "nobody entered" });
-  new Chart($("#wait-time"), { x: inSeconds, xLabel: models.length > 1 ? "time since the epoch of each run" : "time since the epoch", yLabel: "wait (ms)", x0: 0, series: once(() => waitSeries(models, true)), empty: "nobody entered" });
+  if ($("#waits")) { // else no run has a section to wait for
+    new Chart($("#wait-ecdf"), { xLabel: "wait (ms)", yLabel: "share of entries that waited no longer", y1: 1, x0: 0, series: once(() => waitSeries(models, false)), empty: "nobody entered" });
+    new Chart($("#wait-time"), { x: inSeconds, xLabel: models.length > 1 ? "time since the epoch of each run" : "time since the epoch", yLabel: "wait (ms)", x0: 0, series: once(() => waitSeries(models, true)), empty: "nobody entered" });
+  }
 
   const themes = ["auto", "light", "dark"];
   $("#theme").addEventListener("click", (e) => {

@@ -23,6 +23,7 @@ type Plan struct {
 	Nodes      int    // default 16
 	Entries    int    // served requests; default 40
 	Violations int    // pairs of sections that overlap
+	Groups     bool   // a group of devices with its routine; needs 8 nodes
 	Kills      int    // each with a restart 3 s later, but for the last
 	Scenario   string // text of scenario.yaml
 	Seed       uint64
@@ -110,6 +111,9 @@ func Write(tb testing.TB, dir string, p Plan) *results.Run {
 		add(id, enter, eventlog.Event{Kind: eventlog.Enter, Inc: inc[id], Req: req, No: k + 1, Asked: eventlog.FormatRanges(others), Grants: p.Nodes})
 		add(id, enter+hold, eventlog.Event{Kind: eventlog.Exit, Inc: inc[id], Req: req, No: k + 1})
 		busy[id] = enter + hold
+	}
+	if p.Groups {
+		groups(add, inc)
 	}
 	for k := range p.Kills {
 		id := core.NodeID(asking + k%max(1, p.Nodes-asking))
