@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -19,6 +20,10 @@ type exploreArgs struct {
 	nodes, walks      int
 	requests, crashes string
 	restarts          int
+	partition         string
+	stopped           string
+	after             string
+	given             bool // --nodes is set
 	seed              uint64
 	script            string
 	json              bool
@@ -36,6 +41,9 @@ func exploreCommand() *cli.Command {
 			"too many or too few, or a state that contradicts itself.\n" +
 			"localmutex runs on a graph: LIST is a link such as p0-p1 (default: all pairs), --cuts and --joins change\n" +
 			"it; wrong is then lock sets that intersect, more than two messages under way on a link, and the same.\n" +
+			"--partition p0,p1|p2 may begin at any time and lasts: messages between the sides wait; --stopped p1 stands\n" +
+			"still from then on, and neither acts nor leaves when it is given up. --after FILE begins where the schedule\n" +
+			"of an interaction script ends, for what takes too many steps from the start.\n" +
 			"Readings of an algorithm follow its name, as in camera-paper+snapshot. Exit status 1 where something\n" +
 			"is wrong, 0 where all was visited or a bound was reached (which is said).",
 		Flags: append([]cli.Flag{
@@ -52,6 +60,10 @@ func exploreCommand() *cli.Command {
 			&cli.BoolFlag{Name: "gains-only", Usage: "lists lose nobody"},
 			&cli.IntFlag{Name: "silent-oks", Usage: "`N` times a node gives up a peer that its detector calls failed, rightly or not"},
 			&cli.BoolFlag{Name: "no-fence", Usage: "a live peer that is given up does not leave first (it does by ALGORITHMS 2.4)"},
+			&cli.StringFlag{Name: "partition", Usage: "`SIDES` into which the nodes may be cut: p0,p1|p2"},
+			&cli.StringFlag{Name: "stopped", Usage: "`NODES` that stand still from then on: p1"},
+			&cli.BoolFlag{Name: "stay-dead", Usage: "who is down stays down when the trouble ends, and is detected by those who list it only"},
+			&cli.StringFlag{Name: "after", Usage: "begin after the commands of the interaction script `FILE`, with its nodes and lists"},
 			&cli.IntFlag{Name: "depth", Usage: "at most `N` steps (0: no bound; --walks: 300)"},
 			&cli.IntFlag{Name: "states", Value: 5_000_000, Usage: "at most `N` states (0: no bound)"},
 			&cli.IntFlag{Name: "walks", Usage: "`N` random schedules"},
@@ -76,10 +88,11 @@ func exploreCommand() *cli.Command {
 			a := &exploreArgs{
 				nodes: c.Int("nodes"), walks: c.Int("walks"), restarts: c.Int("restarts"), seed: c.Uint64("seed"),
 				requests: c.String("requests"), crashes: c.String("crashes"), script: c.String("script"), json: c.Bool("json"),
+				partition: c.String("partition"), stopped: c.String("stopped"), after: c.String("after"), given: c.IsSet("nodes"),
 				cfg: script.ExploreConfig{
 					Algorithm: c.String("algorithm"), Holders: c.Int("k"), NUpper: c.Int("n-upper"), Losses: c.Int("losses"), Duplicates: c.Int("duplicates"),
 					Changes: c.Int("member-changes"), GainsOnly: c.Bool("gains-only"), SilentOKs: c.Int("silent-oks"), NoFence: c.Bool("no-fence"),
-					MaxDepth: c.Int("depth"), MaxStates: c.Int("states"), Stuck: true,
+					StayDead: c.Bool("stay-dead"), MaxDepth: c.Int("depth"), MaxStates: c.Int("states"), Stuck: true,
 				},
 			}
 			if err := a.resolve(lists); err != nil {
@@ -92,6 +105,9 @@ func exploreCommand() *cli.Command {
 
 // resolve makes the configuration of the flags.
 func (a *exploreArgs) resolve(lists []string) error {
+	if err := a.begin(lists); err != nil {
+		return err
+	}
 	most := 5
 	if a.walks > 0 {
 		most = 64
@@ -126,10 +142,44 @@ func (a *exploreArgs) resolve(lists []string) error {
 	if a.cfg.MaxRestarts = a.restarts; a.restarts < 0 {
 		a.cfg.MaxRestarts = a.cfg.MaxCrashes
 	}
-	if a.cfg.Lists, err = script.ParseLists(a.nodes, lists); err != nil {
-		return err
+	if a.cfg.Lists == nil {
+		if a.cfg.Lists, err = script.ParseLists(a.nodes, lists); err != nil {
+			return err
+		}
+	}
+	if a.partition != "" {
+		if a.cfg.Sides, err = script.ParseSides(a.nodes, a.partition); err != nil {
+			return fmt.Errorf("--partition %w", err)
+		}
+	}
+	if a.stopped != "" {
+		if a.cfg.Stopped, err = script.ParseNodes(a.nodes, a.stopped); err != nil {
+			return fmt.Errorf("--stopped %s: %w", a.stopped, err)
+		}
+		if a.cfg.Sides == nil {
+			return errors.New("--stopped: wants --partition: whoever holds, stands still and is given up by a majority is a zombie overlap, nothing to find")
+		}
 	}
 	return a.cfg.Check()
+}
+
+// begin reads the file of --after.
+func (a *exploreArgs) begin(lists []string) error {
+	if a.after == "" {
+		return nil
+	}
+	if a.given || len(lists) > 0 {
+		return errors.New("--after: the script says how many nodes there are and whom they list: leave out --nodes and LIST")
+	}
+	text, err := os.ReadFile(a.after)
+	if err != nil {
+		return fmt.Errorf("--after: %w", err)
+	}
+	if a.cfg.Lists, a.cfg.After, err = script.ReadSchedule(string(text)); err != nil {
+		return fmt.Errorf("--after %s: %w", a.after, err)
+	}
+	a.nodes = len(a.cfg.Lists)
+	return nil
 }
 
 // perNode reads a number for every node, or one for each. The sum is the one
@@ -169,6 +219,7 @@ type exploreReport struct {
 	Complete    bool     `json:"complete"`
 	Bound       string   `json:"bound,omitempty"`
 	Violation   string   `json:"violation,omitempty"`
+	Given       int      `json:"given,omitempty"` // of Steps, those of --after
 	Steps       int      `json:"steps,omitempty"`
 	Schedule    []string `json:"schedule,omitempty"` // commands of an interaction script
 }
@@ -198,7 +249,7 @@ func (a *exploreArgs) explore(w io.Writer) error {
 			report.Seed = a.seed
 		}
 		if r.Found != nil {
-			report.Steps = len(r.Found.Steps)
+			report.Steps, report.Given = len(r.Found.Steps), r.Found.Given
 			report.Schedule = strings.Split(strings.TrimSpace(r.Found.Schedule()), "\n")
 		}
 		if err := printJSON(w, report); err != nil {
@@ -209,6 +260,9 @@ func (a *exploreArgs) explore(w io.Writer) error {
 	}
 	if r.Found != nil {
 		return errCheckFailed
+	}
+	if a.script != "" && !a.json {
+		fmt.Fprintf(w, "%s is not written: there is no schedule to show\n", a.script)
 	}
 	return nil
 }
@@ -235,9 +289,9 @@ func (a *exploreArgs) print(w io.Writer, r script.ExploreResult, took float64) {
 		a.cfg.Algorithm, a.nodes, r.States, r.LocalStates, r.Transitions, r.Depth, took, float64(r.States)/took)
 	switch {
 	case r.Found != nil && a.walks > 0:
-		fmt.Fprintf(w, "wrong after %d steps (random walks from seed %d, made shorter)\n", len(r.Found.Steps), a.seed)
+		fmt.Fprintf(w, "wrong after %s (random walks from seed %d, made shorter)\n", a.steps(r.Found), a.seed)
 	case r.Found != nil:
-		fmt.Fprintf(w, "wrong after %d steps, and never after fewer\n", len(r.Found.Steps))
+		fmt.Fprintf(w, "wrong after %s, and never after fewer\n", a.steps(r.Found))
 	case r.Complete:
 		fmt.Fprintln(w, "complete: nothing wrong in any reachable state")
 	case a.walks > 0:
@@ -245,4 +299,12 @@ func (a *exploreArgs) print(w io.Writer, r script.ExploreResult, took float64) {
 	default:
 		fmt.Fprintf(w, "bound reached (%s): nothing wrong so far\n", r.Bound)
 	}
+}
+
+// steps counts the steps of a schedule, those of --after apart.
+func (a *exploreArgs) steps(f *script.Found) string {
+	if f.Given == 0 {
+		return fmt.Sprintf("%d steps", len(f.Steps))
+	}
+	return fmt.Sprintf("the %d of %s and %d steps more", f.Given, a.after, len(f.Steps)-f.Given)
 }

@@ -29,7 +29,7 @@ func isLocalmutex(algorithm string) bool {
 
 // exploreLocal explores localmutex or localmutex-paper on the given links.
 func exploreLocal(c *cli.Context, links []string) error {
-	for _, name := range []string{"k", "n-upper", "crashes", "restarts", "losses", "member-changes", "gains-only", "silent-oks", "no-fence"} {
+	for _, name := range []string{"k", "n-upper", "crashes", "restarts", "losses", "member-changes", "gains-only", "silent-oks", "no-fence", "partition", "stopped", "stay-dead", "after"} {
 		if c.IsSet(name) {
 			return usageError(fmt.Errorf("--%s: %s has none of it; it has --cuts, --joins, --late and --duplicates", name, c.String("algorithm")))
 		}

@@ -13,6 +13,10 @@ import (
 func TestExplore(t *testing.T) {
 	const h1 = "explore --algorithm camera-paper --member-changes 1 --gains-only --requests 1,1,0 p0:p2 p1:p2"
 	file := filepath.Join(t.TempDir(), "h1.txt")
+	after := filepath.Join(filepath.Dir(file), "after.txt")
+	if err := os.WriteFile(after, []byte("nodes 3 p0:p2 p1:p2\nenter p0\ndeliver p0->p2 REQUEST\ndeliver p2->p0 OK\nfinish\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	for _, c := range []struct {
 		args string
 		code int
@@ -44,6 +48,21 @@ func TestExplore(t *testing.T) {
 		{"explore --losses -1", exitUsage, ""},
 		{"explore --algorithm none", exitUsage, ""},
 		{"explore p0:p7", exitUsage, ""},
+		{"explore --algorithm camera+fast-only+without-renewal --requests 1,1,0 --silent-oks 1 --partition p0,p1|p2 --stopped p1", exitCheckFailed, "wrong after 10 steps"},
+		{"explore --algorithm camera+fast-only --requests 1,1,0 --silent-oks 1 --partition p0,p1|p2 --stopped p1", exitOK, "complete: nothing wrong"},
+		{"explore --algorithm camera+without-probing --requests 1,1,0 --crashes 0,1,0 --restarts 0 --stay-dead p0:p2 p1:p2", exitCheckFailed, "wrong after 6 steps"},
+		{"explore --requests 1,1,0 --crashes 0,1,0 --restarts 0 --stay-dead p0:p2 p1:p2", exitOK, "complete: nothing wrong"},
+		{"explore --algorithm camera-paper --requests 1,1,0 --crashes 0,0,1 --after " + after, exitCheckFailed, "wrong after the 3 of " + after + " and 5 steps more"},
+		{"explore --algorithm camera-paper --requests 1,1,0 --crashes 0,0,1 --json --after " + after, exitCheckFailed, `"given": 3`},
+		{"explore --requests 1,1,0 --crashes 0,0,1 --script " + after + ".out --after " + after, exitOK, "after.txt.out is not written"},
+		{"explore --after " + after + " --nodes 3", exitUsage, ""},
+		{"explore --after " + after + " p0:p1", exitUsage, ""},
+		{"explore --after " + after + ".none", exitUsage, ""},
+		{"explore --algorithm localmutex --after " + after, exitUsage, ""},
+		{"explore --partition p0|p1", exitUsage, ""},
+		{"explore --partition p0,p1,p2", exitUsage, ""},
+		{"explore --partition p0|p1,p2 --stopped p9", exitUsage, ""},
+		{"explore --stopped p1", exitUsage, ""},
 	} {
 		code, out := invoke(t, strings.Fields(c.args)...)
 		if code != c.code || !strings.Contains(out, c.want) {

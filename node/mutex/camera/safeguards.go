@@ -1,18 +1,18 @@
 package camera
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // Safeguard is a set of the remedies of ALGORITHMS 2.2 that a test may take
 // away, to see that exploration finds what they prevent.
 type Safeguard uint16
 
-// The safeguards. Without one of them explorations find two holders
-// (node/mutex/script), but for two that scripts show (node/mutex/testdata):
-// TreeLives takes five nodes and a restart in the middle of a tree
-// (h4a-tree.txt), more than an exploration visits. Without Probing nobody is
-// let in wrongly: a request waits for ever for a node that stays dead, and
-// explorations start every node again before they call a request unserved
-// (h8.txt).
+// The safeguards. Without one of them explorations find two holders, without
+// Probing a request that waits for ever (node/mutex/script). TreeLives takes
+// five nodes and a restart in the middle of a tree, which an exploration reaches
+// only from a planted state (h4a-tree.txt).
 const (
 	OKIDs        Safeguard = 1 << iota // an OK counts only for the request that it names (H3b/c)
 	Majority                           // grants of more than NUpper/2 nodes (H1b/c)
@@ -42,6 +42,9 @@ func ParseSafeguard(name string) (Safeguard, error) {
 	}
 	return 0, fmt.Errorf("take away safeguard %q: want one of %q", name, safeguards)
 }
+
+// SafeguardNames are the names that ParseSafeguard takes.
+func SafeguardNames() []string { return slices.Clone(safeguards) }
 
 func (m *Machine) has(s Safeguard) bool { return m.cfg.Without&s == 0 }
 

@@ -45,9 +45,16 @@ type ExploreConfig struct {
 	Holders int // how many may hold at once; 0 = 1
 	// Stuck also looks for requests that are never served: where nothing is in
 	// flight and somebody waits, the trouble ends, and who waits must be
-	// served. Withheld: lists do not gain everyone then.
+	// served. Withheld: lists do not gain everyone then. StayDead: who is down
+	// stays down, and only those who list it hear that it failed; otherwise
+	// every process is started again.
 	Stuck    bool
 	Withheld bool
+	StayDead bool
+
+	// After are commands of a script, without its first line, that come before
+	// the exploration, outside its bounds: it begins where they lead.
+	After []string
 
 	MaxDepth  int // steps; 0 = no bound
 	MaxStates int // 0 = no bound
@@ -76,7 +83,11 @@ func (c *ExploreConfig) Check() error {
 	if _, err := Algorithm(c.Algorithm, max(1, c.nUpper())); err != nil {
 		return err
 	}
-	_, err := c.complete()
+	full, err := c.complete()
+	if err != nil {
+		return err
+	}
+	_, err = full.model()
 	return err
 }
 
@@ -104,6 +115,11 @@ func (c ExploreConfig) complete() (ExploreConfig, error) {
 	}
 	if c.Sides != nil && len(c.Sides) != n || c.Sides == nil && c.Stopped != nil {
 		return c, fmt.Errorf("explore: sides of %d nodes: want the side of each of %d, or no partition", len(c.Sides), n)
+	}
+	for _, k := range c.Stopped {
+		if k < 0 || k >= n {
+			return c, fmt.Errorf("explore: node %d stands still: want 0 to %d", k, n-1)
+		}
 	}
 	k, err := permits(c.Algorithm)
 	if err != nil {

@@ -66,6 +66,7 @@ var traps = []trap{
 	{"h4e", "camera-paper", 0, ExploreConfig{Lists: everyone(2), Entries: []int{1, 1}, Crashes: []int{0, 1}, MaxCrashes: 1, MaxRestarts: 1, Stuck: true, Withheld: true}},
 	{"h5a", "camera-paper", 5, ExploreConfig{Lists: everyone(2), Entries: []int{1, 1}, SilentOKs: 1, NoFence: true}},
 	{"h5b", "camera-paper", 9, ExploreConfig{Lists: [][]int{{2}, {0, 2}, {0, 1}}, Entries: []int{1, 1, 0}, SilentOKs: 1, Changes: 1, GainsOnly: true}},
+	{"h8", "camera-paper", 0, ExploreConfig{Lists: friends(), Entries: []int{1, 1, 0}, Crashes: []int{0, 1, 0}, MaxCrashes: 1, Stuck: true, StayDead: true}},
 	{"h9", "camera-paper", 6, ExploreConfig{Lists: everyone(2), Entries: []int{1, 1}, Changes: 1}},
 	{"h10", "camera-paper+wake-later", 6, ExploreConfig{Lists: [][]int{{1}, {}}, Entries: []int{1, 1}}},
 }
@@ -128,11 +129,13 @@ var mutants = map[string]ExploreConfig{
 	},
 	"amnesia": {Lists: friends(), Entries: []int{1, 1, 0}, Crashes: []int{0, 0, 1}, MaxCrashes: 1, MaxRestarts: 1},
 	"own-rec": {Lists: [][]int{{2}, {0}, {0, 1}}, Entries: []int{1, 1, 0}},
+	// p1 dies with p0's request on the way to it, whom only an OK told of it.
+	"probing": {Lists: friends(), Entries: []int{1, 1, 0}, Crashes: []int{0, 1, 0}, MaxCrashes: 1, Stuck: true, StayDead: true},
 	"un-ask":  {Lists: [][]int{{2}, {0, 2}, {0, 1}}, Entries: []int{1, 1, 0}, SilentOKs: 1},
 }
 
-// TestExploreMutants: without any one of its safeguards camera lets two in,
-// with all of them nobody, in all of the same space.
+// TestExploreMutants: without any one of its safeguards camera lets two in, or
+// one wait for ever; with all of them nobody, in all of the same space.
 func TestExploreMutants(t *testing.T) {
 	for name, cfg := range mutants {
 		t.Run(name, func(t *testing.T) {
@@ -143,7 +146,11 @@ func TestExploreMutants(t *testing.T) {
 			}
 			cfg.Algorithm, cfg.MaxStates = hardened+"+without-"+name, *maxStates
 			r := Explore(cfg)
-			if r.Found == nil || !strings.Contains(r.Violation, "VIOLATION") {
+			want := "VIOLATION"
+			if cfg.Stuck {
+				want = "STUCK"
+			}
+			if r.Found == nil || !strings.Contains(r.Violation, want) {
 				t.Errorf("%s: %q in %d states (complete %v)", cfg.Algorithm, r.Violation, r.States, r.Complete)
 			} else {
 				t.Logf("%d steps, %d states", len(r.Found.Steps), r.States)

@@ -19,7 +19,9 @@ type Found struct {
 	// wrong.
 	Waiting []int
 	// Steps are the steps, numbered from 1 in the texts that are made of them.
+	// The first Given of them are those that came before the exploration.
 	Steps []FoundStep
+	Given int
 	// ending are the commands that end the trouble, where Waiting.
 	ending    []string
 	algorithm string
@@ -40,13 +42,14 @@ type FoundStep struct {
 // found replays a schedule on a Net, with machines of its own, and describes
 // it. What the exploration saw must happen there as well.
 func (m *model) found(path []choice) (*Found, error) {
-	f := &Found{algorithm: m.cfg.Algorithm, nodes: m.n, lists: m.cfg.Lists}
+	f := &Found{algorithm: m.cfg.Algorithm, nodes: m.n, lists: m.cfg.Lists, Given: len(m.after)}
 	net := NewNet(m.n, m.mk)
 	net.Permits = m.cfg.Holders
 	for k := range m.n {
 		net.Start(k, m.cfg.Lists[k])
 	}
-	s := m.initial()
+	s := m.root()
+	path = slices.Concat(m.after, path)
 	var effects []string
 	net.Trace = func(t string) { effects = append(effects, t) }
 	for _, c := range path {
@@ -76,30 +79,27 @@ func (m *model) found(path []choice) (*Found, error) {
 		}
 		return f, nil
 	}
-	for k, x := range net.Nodes {
-		if !x.Up {
-			f.ending = append(f.ending, "restart "+nodeName(k))
-		}
-	}
-	for k, bounds := range m.cfg.Bounds {
-		for _, n := range bounds {
-			f.ending = append(f.ending, fmt.Sprintf("bound %s %d", nodeName(k), n))
-		}
-	}
-	for k := range net.Nodes {
-		for j := range net.Nodes {
-			if j != k && !m.cfg.Withheld {
-				f.ending = append(f.ending, "up "+nodeName(k)+" "+nodeName(j))
-			}
+	net.Trace = nil
+	r := runner{net: net, lists: m.cfg.Lists}
+	for _, c := range m.ending(s) {
+		f.ending = append(f.ending, c)
+		if err := r.command(strings.Fields(c)); err != nil {
+			return nil, fmt.Errorf("replay ending of schedule, %q: %w", c, err)
 		}
 	}
 	f.ending = append(f.ending, fmt.Sprintf("finish %d", finishTicks))
-	settle(net, m.cfg)
 	if f.Waiting = net.Finish(finishTicks); len(f.Waiting) == 0 {
 		return nil, fmt.Errorf("replay schedule of %d steps: everybody is served, but the exploration saw somebody wait", len(path))
 	}
-	f.Violation = fmt.Sprintf("STUCK: waiting for ever, though everybody is up and everything was delivered:%s", nodeNames(f.Waiting))
+	f.Violation = fmt.Sprintf("STUCK: waiting for ever, though %s and everything was delivered:%s", whoIsUp(m.cfg), nodeNames(f.Waiting))
 	return f, nil
+}
+
+func whoIsUp(c ExploreConfig) string {
+	if c.StayDead {
+		return "those who list the dead have heard of it"
+	}
+	return "everybody is up"
 }
 
 // replay takes step c, possible in s, on the net.

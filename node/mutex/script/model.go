@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"slices"
+	"strings"
 
 	"churnbed/node/core"
 	"churnbed/node/mutex"
@@ -30,6 +31,9 @@ type model struct {
 	flight  []Envelope // for custodyViolation
 	tokens  bool       // it is a token algorithm
 	ringed  bool       // it keeps copies on a ring
+
+	after   []choice // what leads to planted
+	planted *state   // where the exploration begins
 }
 
 // local is one node in one state.
@@ -67,22 +71,36 @@ type stepped struct {
 	sends []uint32
 }
 
+// newModel panics where Check reports an error.
 func newModel(cfg ExploreConfig) *model {
 	cfg, err := cfg.complete()
 	if err != nil {
 		panic(err)
 	}
-	mk, err := Algorithm(cfg.Algorithm, cfg.nUpper())
+	m, err := cfg.model()
 	if err != nil {
 		panic(err)
+	}
+	return m
+}
+
+// model makes the model of a complete configuration.
+func (c ExploreConfig) model() (*model, error) {
+	mk, err := Algorithm(c.Algorithm, c.nUpper())
+	if err != nil {
+		return nil, err
 	}
 	sample := mk(core.Peer{})
 	_, tokens := sample.(mutex.Custodian)
 	_, ring := sample.(mutex.Ringed)
-	return &model{
-		cfg: cfg, mk: mk, n: len(cfg.Lists), tokens: tokens, ringed: ring,
+	m := &model{
+		cfg: c, mk: mk, n: len(c.Lists), tokens: tokens, ringed: ring,
 		byState: map[string]uint32{}, byText: map[string]uint32{}, steps: map[stepKey]stepped{},
 	}
+	if err := m.plant(); err != nil {
+		return nil, err
+	}
+	return m, nil
 }
 
 // state is a state of the whole net with what is left of the bounds.
@@ -149,8 +167,11 @@ func (m *model) digest(s *state) [16]byte {
 	return [16]byte(sum[:16])
 }
 
-// initial is the state in which every node has just started.
-func (m *model) initial() *state {
+// initial is the state in which the exploration begins.
+func (m *model) initial() *state { return m.planted.clone() }
+
+// root is the state in which every node has just started.
+func (m *model) root() *state {
 	s := &state{
 		locals: make([]uint32, m.n), entries: slices.Clone(m.cfg.Entries), crashes: slices.Clone(m.cfg.Crashes),
 		left: m.cfg.budget(), lists: make([]uint32, m.n*m.n), told: make([]uint8, m.n),
@@ -390,11 +411,10 @@ func (m *model) quiet(s *state) bool {
 // finishTicks is how many Ticks a quiet net gets to serve who waits.
 const finishTicks = 200
 
-// stuck reports who is never served from s, although the trouble ends: every
-// process is started again and, unless Withheld, every list gains everyone;
-// everything is delivered and time passes. Where too few nodes are left that
-// remember what they granted, waiting is what they must do. Two holders do not
-// count here, since lists changed beyond the bounds.
+// stuck reports who is never served from s, although the trouble ends.
+// Where too few nodes are left that remember what they granted, waiting is
+// what they must do. Two holders do not count here, since lists changed beyond
+// the bounds.
 func (m *model) stuck(s *state) (waiting []int) {
 	net := m.net(s)
 	remember := 0
@@ -406,32 +426,52 @@ func (m *model) stuck(s *state) (waiting []int) {
 	if n := m.cfg.nUpper(); remember < n-n/2 {
 		return nil
 	}
-	settle(net, m.cfg)
+	r := runner{net: net, lists: m.cfg.Lists}
+	for _, c := range m.ending(s) {
+		if err := r.command(strings.Fields(c)); err != nil {
+			panic(err) // ending names what can be done
+		}
+	}
 	return net.Finish(finishTicks)
 }
 
-// settle ends all trouble in the net.
-func settle(net *Net, cfg ExploreConfig) {
-	for k, x := range net.Nodes {
-		if !x.Up {
-			net.Start(k, cfg.Lists[k])
+// ending are the commands that end all trouble in s: every process is started
+// again, or, with StayDead, those who list it hear that it failed; and, unless
+// Withheld, every list gains everyone who is up. What is in flight is delivered
+// afterwards, and time passes.
+func (m *model) ending(s *state) (commands []string) {
+	down := make([]bool, m.n)
+	for k := range m.n {
+		switch {
+		case m.at(s, k).up:
+		case m.cfg.StayDead:
+			down[k] = true
+		default:
+			commands = append(commands, "restart "+nodeName(k))
 		}
 	}
-	for k, bounds := range cfg.Bounds {
+	for k, bounds := range m.cfg.Bounds {
 		for _, n := range bounds {
-			net.Step(k, mutex.Bound{Nodes: n})
-		}
-	}
-	if cfg.Withheld {
-		return
-	}
-	for k := range net.Nodes {
-		for j := range net.Nodes {
-			if j != k {
-				net.Step(k, mutex.MemberUp{Peer: net.Nodes[j].Peer})
+			if !down[k] {
+				commands = append(commands, fmt.Sprintf("bound %s %d", nodeName(k), n))
 			}
 		}
 	}
+	for k := range m.n {
+		for j := range m.n {
+			l := s.lists[k*m.n+j]
+			switch {
+			case j == k || down[k]:
+			case down[j]:
+				if l != 0 && l&1 == 0 {
+					commands = append(commands, "down "+nodeName(k)+" "+nodeName(j))
+				}
+			case !m.cfg.Withheld:
+				commands = append(commands, "up "+nodeName(k)+" "+nodeName(j))
+			}
+		}
+	}
+	return commands
 }
 
 func appendEnvelope(b []byte, e Envelope) []byte {

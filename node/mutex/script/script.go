@@ -434,45 +434,54 @@ func parseList(n int, s string) ([]int, error) {
 }
 
 func (r *runner) message(verb string, args []string) error {
+	i, err := r.find(args)
+	if err != nil {
+		return err
+	}
+	e := r.net.Flight[i]
+	switch verb {
+	case "drop":
+		r.net.Take(i)
+	case "dup":
+		r.net.Flight = append(r.net.Flight, e)
+	default:
+		if !r.net.Nodes[e.To].Up {
+			return fmt.Errorf("%w: p%d is down", errNotNow, e.To)
+		}
+		r.net.Deliver(i)
+	}
+	return nil
+}
+
+// find returns which message in flight the words of a command mean.
+func (r *runner) find(args []string) (int, error) {
 	if len(args) < 2 || len(args) > 3 {
-		return errors.New("want a route, a kind and perhaps a number")
+		return 0, errors.New("want a route, a kind and perhaps a number")
 	}
 	a, b, _ := strings.Cut(args[0], "->")
 	from, err := r.node(a)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	to, err := r.node(b)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	nth := 1
 	if len(args) == 3 {
 		if nth, err = strconv.Atoi(args[2]); err != nil || nth < 1 {
-			return fmt.Errorf("number %q: want 1 or more", args[2])
+			return 0, fmt.Errorf("number %q: want 1 or more", args[2])
 		}
 	}
 	for i, e := range r.net.Flight {
 		if int(e.From.ID) != from || int(e.To) != to || wire.KindName(e.Msg.Kind()) != args[1] {
 			continue
 		}
-		if nth--; nth > 0 {
-			continue
+		if nth--; nth == 0 {
+			return i, nil
 		}
-		switch verb {
-		case "drop":
-			r.net.Take(i)
-		case "dup":
-			r.net.Flight = append(r.net.Flight, e)
-		default:
-			if !r.net.Nodes[to].Up {
-				return fmt.Errorf("%w: p%d is down", errNotNow, to)
-			}
-			r.net.Deliver(i)
-		}
-		return nil
 	}
-	return fmt.Errorf("%w: no such message", errNotNow)
+	return 0, fmt.Errorf("%w: no such message", errNotNow)
 }
 
 func (r *runner) advance(d time.Duration) {
