@@ -41,9 +41,9 @@ const (
 	DefaultCS           = 200 * time.Millisecond
 )
 
-// maxArrivals bounds an expanded workload, so that a mistyped duration or mean
+// MaxArrivals bounds the requests of an expanded workload, so that a mistyped duration or mean
 // ends in an error and not in an exhausted host.
-const maxArrivals = 1_000_000
+const MaxArrivals = 1_000_000
 
 // ArrivalParams describe who asks when and for how long. The zero value of a
 // field means its default.
@@ -139,8 +139,8 @@ func (p ArrivalParams) validate(nodes int) error {
 	if !positive(p.Shape) {
 		bad("weibull shape %v: must be finite and > 0", p.Shape)
 	}
-	if p.Requests < 0 || p.Requests > maxArrivals {
-		bad("requests %d: allowed are 0..%d", p.Requests, maxArrivals)
+	if p.Requests < 0 || p.Requests > MaxArrivals {
+		bad("requests %d: allowed are 0..%d", p.Requests, MaxArrivals)
 	}
 	if p.Duration < 0 {
 		bad("workload duration %v: must be >= 0", p.Duration)
@@ -213,9 +213,9 @@ func Arrivals(p ArrivalParams, nodes int, seed uint64) ([]Arrival, *Closed, erro
 		if p.Duration > 0 && time.Duration(at) >= p.Duration {
 			break
 		}
-		if len(arrivals) == maxArrivals {
+		if len(arrivals) == MaxArrivals {
 			return nil, nil, fmt.Errorf("expand workload: more than %d requests within %v: raise the mean or shorten the duration",
-				maxArrivals, p.Duration)
+				MaxArrivals, p.Duration)
 		}
 		arrivals = append(arrivals, Arrival{
 			No:   len(arrivals) + 1,

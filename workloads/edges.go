@@ -14,6 +14,15 @@ import (
 // EdgeSource is the Source of the faults that edge churn and mobility make.
 const EdgeSource = "edges"
 
+// Bounds of what a graph's changes expand to, so that a mistyped rate, speed or
+// duration ends in an error and not in an exhausted host.
+const (
+	maxEdgeChanges = 1_000_000
+	maxEdgeTries   = 5 * maxEdgeChanges // changes, and attempts of a link to come back
+	maxLooks       = 1_000_000_000      // pairs of nodes times the instants at which they are looked at
+	maxWaypoints   = 10_000_000
+)
+
 // Edges is a graph that changes: pairs that may be linked, those of them
 // (indices) that are not at first, and what happens then.
 type Edges struct {
@@ -36,6 +45,9 @@ type EdgeChurn struct {
 func (c EdgeChurn) Expand(seed uint64) (Edges, error) {
 	if !(c.Rate > 0) || c.Down <= 0 || c.Bound < 0 {
 		return Edges{}, fmt.Errorf("expand edge churn: rate %v, mean time down %v, bound %d: want all above 0, or bound 0", c.Rate, c.Down, c.Bound)
+	}
+	if cycle := 1e9/c.Rate + float64(c.Down); c.Bound == 0 && 2*float64(len(c.Links))*float64(c.Horizon)/cycle > maxEdgeChanges {
+		return Edges{}, c.tooMany() // without the work of finding out
 	}
 	rng := core.Stream(seed, "edges/churn")
 	g := newGraph(c.Links, c.Nodes, c.Bound)
@@ -60,8 +72,15 @@ func (c EdgeChurn) Expand(seed uint64) (Edges, error) {
 	for i := range c.Links {
 		plan(i, 0)
 	}
-	for next.Len() > 0 {
+	for tries := 1; next.Len() > 0; tries++ {
 		n := next.Pop()
+		switch {
+		case len(e.Faults) == maxEdgeChanges:
+			return Edges{}, c.tooMany()
+		case tries > maxEdgeTries:
+			return Edges{}, fmt.Errorf("%d links would try to come back more than %d times in %v, most of them in vain by degree-bound %d: want an edge-down-mean of %v or more, or fewer links, or a shorter duration (churn-until)",
+				len(c.Links), maxEdgeTries, c.Horizon, c.Bound, slowest(float64(len(c.Links))*float64(c.Horizon)/maxEdgeTries))
+		}
 		switch {
 		case g.up[n.link]:
 			g.cut(n.link)
@@ -72,6 +91,21 @@ func (c EdgeChurn) Expand(seed uint64) (Edges, error) {
 		plan(n.link, n.at)
 	}
 	return e, nil
+}
+
+// tooMany says that links change too often, and how slow would do.
+func (c EdgeChurn) tooMany() error {
+	return fmt.Errorf("%d links would go and come more than %d times in %v: want 1/edge-churn and edge-down-mean to come to %v or more together, or fewer links, or a shorter duration (churn-until)",
+		len(c.Links), maxEdgeChanges, c.Horizon, slowest(2*float64(len(c.Links))*float64(c.Horizon)/maxEdgeChanges))
+}
+
+// slowest rounds nanoseconds up to two digits, for people.
+func slowest(ns float64) time.Duration {
+	unit := math.Pow(10, math.Floor(math.Log10(max(ns, 10)))-1)
+	if ns >= math.MaxInt64 {
+		return math.MaxInt64
+	}
+	return clampDuration(math.Ceil(ns/unit) * unit)
 }
 
 // Mobility is the random waypoint model (Johnson and Maltz, "Dynamic source routing in ad hoc
@@ -122,6 +156,23 @@ func (w *walker) move(m *Mobility, seconds float64) {
 	}
 }
 
+// bounded reports values that would take for ever to compute with.
+func (m Mobility) bounded() error {
+	n := float64(len(m.At))
+	pairs := n * (n - 1) / 2
+	if pairs*float64(m.Horizon/m.Step) > maxLooks {
+		return fmt.Errorf("%d nodes looked at every %v for %v are more than %d looks at a pair: want a mobility-step of %v or more, or fewer nodes, or a shorter duration",
+			len(m.At), m.Step, m.Horizon, maxLooks, slowest(pairs*float64(m.Horizon)/maxLooks))
+	}
+	// The mean way in a rectangle is a third of its longer side or more.
+	leg := max(m.Width, m.Height)/3/m.Speed + m.Pause.Seconds()
+	if n*m.Horizon.Seconds()/leg > maxWaypoints {
+		return fmt.Errorf("%d nodes at %v m/s in %v x %v m would come to more than %d waypoints in %v: want a lower mobility-speed, a larger area, or a longer mobility-pause",
+			len(m.At), m.Speed, m.Width, m.Height, maxWaypoints, m.Horizon)
+	}
+	return nil
+}
+
 // Expand computes the ways of all nodes. Links are the pairs that are linked at
 // any time.
 func (m Mobility) Expand(seed uint64) (Edges, error) {
@@ -129,6 +180,9 @@ func (m Mobility) Expand(seed uint64) (Edges, error) {
 		return Edges{}, errors.New("expand mobility: want speed, radius, area and step above 0")
 	}
 	n := len(m.At)
+	if err := m.bounded(); err != nil {
+		return Edges{}, err
+	}
 	nodes := make([]walker, n)
 	for i := range nodes {
 		rng := core.Stream(seed, fmt.Sprintf("edges/walker/%d", i))
@@ -174,7 +228,10 @@ func (m Mobility) Expand(seed uint64) (Edges, error) {
 		for i := range nodes {
 			nodes[i].move(&m, m.Step.Seconds())
 		}
-		look(at)
+		if look(at); len(events)-first > maxEdgeChanges {
+			return Edges{}, fmt.Errorf("the links of %d nodes would go and come more than %d times in %v (by %v): want a lower mobility-speed, a longer mobility-pause, fewer nodes, or a shorter duration",
+				n, maxEdgeChanges, m.Horizon, at)
+		}
 	}
 	var e Edges
 	for a := range n {

@@ -1,7 +1,9 @@
 package workloads
 
 import (
+	"math"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -100,6 +102,46 @@ func TestEdgeChurnKeepsTheBound(t *testing.T) {
 	for _, bad := range []EdgeChurn{{Rate: 0, Down: 1}, {Rate: 1}, {Rate: 1, Down: 1, Bound: -1}} {
 		if _, err := bad.Expand(1); err == nil {
 			t.Errorf("%+v: no error", bad)
+		}
+	}
+}
+
+// One number too large must not take all memory, nor for ever.
+func TestEdgesRefuseTheEndless(t *testing.T) {
+	for _, tc := range []struct {
+		c    EdgeChurn
+		want string
+	}{
+		{EdgeChurn{Rate: 1e6, Down: 1, Horizon: time.Second}, "want 1/edge-churn and edge-down-mean to come to 56µs or more together"},
+		{EdgeChurn{Rate: 1e6, Down: 1000, Bound: 6, Horizon: time.Second}, "want 1/edge-churn and edge-down-mean to come to 56µs or more together"},
+		{EdgeChurn{Rate: 1, Down: time.Second, Horizon: 1 << 60}, "want 1/edge-churn and edge-down-mean to come to "},
+		{EdgeChurn{Rate: 1e-6, Down: 1, Bound: 1, Horizon: time.Second}, "in vain by degree-bound 1: want an edge-down-mean of 5.6µs or more"},
+	} {
+		tc.c.Links, tc.c.Nodes = complete(8), 8
+		if _, err := tc.c.Expand(1); err == nil || !strings.Contains(err.Error(), tc.want) {
+			t.Errorf("%v a second, down %v, bound %d: error %v, want %s", tc.c.Rate, tc.c.Down, tc.c.Bound, err, tc.want)
+		}
+	}
+	at := [][2]float64{{1, 1}, {2, 2}, {3, 3}, {4, 4}}
+	for _, m := range []Mobility{
+		{Width: 9, Height: 9, Radius: 3, Speed: 1, Step: 1, Horizon: time.Second},
+		{Width: 9, Height: 9, Radius: 3, Speed: 1e9, Step: time.Second, Horizon: 100 * time.Second},
+		{Width: 5e-324, Height: 5e-324, Radius: 3, Speed: 1, Step: time.Second, Horizon: time.Minute},
+	} {
+		m.At = at
+		if _, err := m.Expand(1); err == nil || !strings.Contains(err.Error(), ": want a ") {
+			t.Errorf("%v m/s every %v: error %v", m.Speed, m.Step, err)
+		}
+	}
+}
+
+func TestSlowest(t *testing.T) {
+	for _, tc := range []struct {
+		ns   float64
+		want time.Duration
+	}{{0, 0}, {12.1, 13}, {1e6, 1e6}, {1.21e9, 1300 * time.Millisecond}, {math.Inf(1), math.MaxInt64}} {
+		if got := slowest(tc.ns); got != tc.want {
+			t.Errorf("%v ns: %v, want %v", tc.ns, got, tc.want)
 		}
 	}
 }

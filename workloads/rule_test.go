@@ -299,6 +299,7 @@ func TestExpandErrors(t *testing.T) {
 		{"at 3s crash 9 nodes", "9 nodes: the mesh has 8"},
 		{"at 3s crash 9 holders", "count 9 of holder: allowed are 1..8"},
 		{"at 3s churn 9", "9 nodes: the mesh has 8"},
+		{"from 0s to 99999s churn 7 restart after 1ms every 1s", "it makes more than 1000000 faults"},
 		{"from 3s to 4s churn 8 restart after 10s every 500ms", "more than run at"},
 		{"from 0s to 10h every 1ns crash 1 nodes", "comes more than 100000 times"},
 	} {

@@ -13,11 +13,12 @@ import (
 	"churnbed/node/core"
 )
 
-// Bounds of what one rule expands to: its repetitions, and the nodes and links
-// named by all its faults. They turn a slip of the pen into an error instead of
-// an exhausted host.
+// Bounds of what one rule expands to: its repetitions, its faults (those of a
+// churn trace, too), and the nodes and links named by all of them. They turn a
+// slip of the pen into an error instead of an exhausted host.
 const (
 	maxRepetitions = 100_000
+	maxFaults      = 1_000_000
 	maxRuleSize    = 20_000_000
 )
 
@@ -81,6 +82,9 @@ func (e *expansion) add(f Fault) error {
 	e.size += 1 + len(f.Nodes) + len(f.Links)
 	for _, g := range f.Groups {
 		e.size += len(g)
+	}
+	if len(e.faults) > maxFaults {
+		return fmt.Errorf("it makes more than %d faults: lengthen \"every\"", maxFaults)
 	}
 	if e.size > maxRuleSize {
 		return fmt.Errorf("it names more than %d nodes and links in all: lengthen \"every\"", maxRuleSize)

@@ -153,6 +153,9 @@ func (t *Trace) Faults(o TraceOptions) (faults []Fault, up []bool, err error) {
 			}
 			running = !running
 			started = started || running
+			if len(faults) == maxFaults {
+				return nil, nil, fmt.Errorf("expand churn trace: more than %d departures and returns of %d nodes: want a lower churn-speedup, fewer nodes, or a shorter duration (churn-until)", maxFaults, o.Nodes)
+			}
 			faults = append(faults, f)
 		}
 	}

@@ -25,6 +25,9 @@ const (
 	overnetCap                = 0.95       // of a probability a sample
 )
 
+// maxTraceEvents bounds a generated trace.
+const maxTraceEvents = 4_000_000
+
 // Overnet generates a trace like the Overnet measurement, which itself is not
 // available: host i has availability a from Beta(0.9, 1.7) limited to
 // [0.02, 0.97] and r = 6.4 a(1-a)/mean(a(1-a)) cycles a day; in each
@@ -42,6 +45,9 @@ func Overnet(hosts, days int, seed uint64) (*Trace, error) {
 	if hosts < 1 || hosts > core.MaxNodes || days < 1 || days > 366 {
 		return nil, fmt.Errorf("generate overnet trace of %d hosts and %d days: allowed are 1..%d hosts, 1..366 days",
 			hosts, days, core.MaxNodes)
+	}
+	if expected := 2 * overnetCycles * float64(hosts) * float64(days); expected > maxTraceEvents {
+		return nil, fmt.Errorf("generate overnet trace of %d hosts and %d days: about %.0f events, at most %d: want fewer hosts or days", hosts, days, expected, maxTraceEvents)
 	}
 	perDay := int(24 * time.Hour / OvernetSample)
 	availability := make([]float64, hosts)
@@ -104,8 +110,8 @@ func ExponentialSessions(hosts int, up, down, length time.Duration, seed uint64)
 	if up <= 0 || down <= 0 || length <= 0 {
 		return nil, fmt.Errorf("generate sessions with mean up %v, mean down %v over %v: all must be > 0", up, down, length)
 	}
-	if expected := float64(hosts) * 2 * float64(length) / (float64(up) + float64(down)); expected > maxArrivals {
-		return nil, fmt.Errorf("generate sessions: about %.0f events, at most %d: lengthen the sessions", expected, maxArrivals)
+	if expected := float64(hosts) * 2 * float64(length) / (float64(up) + float64(down)); expected > MaxArrivals {
+		return nil, fmt.Errorf("generate sessions: about %.0f events, at most %d: lengthen the sessions", expected, MaxArrivals)
 	}
 	t := &Trace{Length: length, Hosts: make([]Host, hosts)}
 	for i := range t.Hosts {

@@ -22,6 +22,9 @@ import (
 // square of the nodes, and at 8192 they take about 1.5 GiB.
 const MaxNodes = 8192
 
+// MaxTrials bounds the seeds that one command runs.
+const MaxTrials = 1_000_000
+
 // Resolve checks a specification as a whole and makes the scenario of it:
 // reads the files it names, generates what is random from named streams of
 // the seed, and fills what is derived. The same specification, seed and file

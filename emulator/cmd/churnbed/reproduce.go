@@ -25,6 +25,9 @@ import (
 	sweeps "churnbed/workloads/scenarios/reproduce"
 )
 
+// maxRounds bounds --rounds: six years of protocol periods.
+const maxRounds = 100_000_000
+
 // recordDir holds the records, below the module's root.
 var recordDir = filepath.Join("results", "reference")
 
@@ -139,6 +142,10 @@ func (o *reproduceOptions) check(root string) error {
 		}
 	}
 	switch {
+	case o.trials > scenario.MaxTrials:
+		return fmt.Errorf("--trials %d: want at most %d", o.trials, scenario.MaxTrials)
+	case o.rounds > maxRounds:
+		return fmt.Errorf("--rounds %d: want at most %d", o.rounds, maxRounds)
 	case o.timeScale < 0.001 || o.timeScale > 1000:
 		return fmt.Errorf("--time-scale %v: want 0.001 to 1000", o.timeScale)
 	case o.timeScale != 1 && !o.emulate:

@@ -100,8 +100,8 @@ func experiment(c *cli.Context) (*experimentArgs, []string, error) {
 		a.workers = runtime.GOMAXPROCS(0)
 	}
 	switch {
-	case a.trials < 1:
-		return nil, nil, usageError(fmt.Errorf("--trials %d: want 1 or more", a.trials))
+	case a.trials < 1 || a.trials > scenario.MaxTrials:
+		return nil, nil, usageError(fmt.Errorf("--trials %d: want 1 to %d", a.trials, scenario.MaxTrials))
 	case a.virtual.on && !a.emulate:
 		return nil, nil, usageError(errors.New("--virtual-host is for --emulate: the simulator needs no host"))
 	}
