@@ -125,12 +125,7 @@ func (*OK) Kind() byte { return KindOK }
 // AppendPayload implements core.Message.
 func (m *OK) AppendPayload(b []byte) []byte {
 	b = AppendRequest(b, m.ID)
-	var flags byte
-	for i, f := range [...]bool{m.Amnesiac, m.News > 0, m.Round > 0, len(m.Set) > 0, m.Grant > 0} {
-		if f {
-			flags |= 1 << i
-		}
-	}
+	flags := Flags(m.Amnesiac, m.News > 0, m.Round > 0, len(m.Set) > 0, m.Grant > 0)
 	if flags == 0 {
 		return b
 	}

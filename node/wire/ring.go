@@ -209,7 +209,7 @@ func (*Taken) Kind() byte { return KindTaken }
 
 // AppendPayload implements core.Message.
 func (m *Beat) AppendPayload(b []byte) []byte {
-	b = append(appendAll(b, m.View), flagBits(m.Ask, m.Answer, m.Started, m.Frozen, m.Join, m.Leaves))
+	b = append(appendAll(b, m.View), Flags(m.Ask, m.Answer, m.Started, m.Frozen, m.Join, m.Leaves))
 	b = appendAll(b, m.Stamp, uint64(len(m.Down)))
 	for _, n := range m.Down {
 		b = appendAll(b, uint64(n))
@@ -226,7 +226,7 @@ func (m *Promise) AppendPayload(b []byte) []byte {
 	if m.Knows {
 		view = m.View + 1
 	}
-	b = append(appendAll(b, m.Ballot, view), flagBits(m.Amnesiac, !m.Holds.IsZero()))
+	b = append(appendAll(b, m.Ballot, view), Flags(m.Amnesiac, !m.Holds.IsZero()))
 	b = appendNumbers(b, m.Lives)
 	b = appendAll(b, uint64(len(m.Have)))
 	for _, h := range m.Have {
@@ -256,7 +256,7 @@ func readPromise(r *Reader) core.Message {
 
 // AppendPayload implements core.Message.
 func (m *View) AppendPayload(b []byte) []byte {
-	b = append(appendAll(b, m.Num), flagBits(m.Fresh))
+	b = append(appendAll(b, m.Num), Flags(m.Fresh))
 	b = appendAll(b, uint64(len(m.Slots)))
 	for _, r := range m.Slots {
 		b = AppendRequest(b, r)
@@ -293,7 +293,7 @@ func readView(r *Reader) core.Message {
 
 // AppendPayload implements core.Message.
 func (m *Vote) AppendPayload(b []byte) []byte {
-	return append(appendAll(b, m.View), flagBits(m.Amnesiac))
+	return append(appendAll(b, m.View), Flags(m.Amnesiac))
 }
 
 // AppendPayload implements core.Message.
@@ -337,14 +337,6 @@ func ReadTokenMessage(r *Reader) core.Message {
 	return nil
 }
 
-func (r *Reader) flags(limit byte) byte {
-	f := r.Byte()
-	if f > limit {
-		r.fail("flags")
-	}
-	return f
-}
-
 func (r *Reader) stamp() Stamp { return Stamp{View: r.Uvarint(), Version: r.Uvarint()} }
 
 func (r *Reader) numbers() []uint64 {
@@ -369,14 +361,4 @@ func appendAll(b []byte, v ...uint64) []byte {
 
 func appendNumbers(b []byte, list []uint64) []byte {
 	return appendAll(binary.AppendUvarint(b, uint64(len(list))), list...)
-}
-
-func flagBits(on ...bool) byte {
-	var f byte
-	for i, o := range on {
-		if o {
-			f |= 1 << i
-		}
-	}
-	return f
 }

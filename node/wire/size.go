@@ -34,14 +34,7 @@ func (*Size) Kind() byte { return KindSize }
 
 // AppendPayload implements core.Message.
 func (m *Size) AppendPayload(b []byte) []byte {
-	var flags byte
-	if m.Settled {
-		flags |= 1
-	}
-	if m.Answer {
-		flags |= 2
-	}
-	b = binary.AppendUvarint(append(b, flags), uint64(m.Floor))
+	b = binary.AppendUvarint(append(b, Flags(m.Settled, m.Answer)), uint64(m.Floor))
 	b = binary.AppendUvarint(b, uint64(len(m.Minima)))
 	for _, c := range m.Minima {
 		b = binary.BigEndian.AppendUint16(b, c)
@@ -50,10 +43,7 @@ func (m *Size) AppendPayload(b []byte) []byte {
 }
 
 func readSize(r *Reader) *Size {
-	flags := r.Byte()
-	if flags > 3 {
-		r.fail("flags")
-	}
+	flags := r.flags(3)
 	m := &Size{Settled: flags&1 != 0, Answer: flags&2 != 0, Floor: int(r.Max(core.MaxNodes, "number of nodes"))}
 	n := r.Count(2)
 	if n > MaxMinima {

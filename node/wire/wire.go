@@ -280,6 +280,26 @@ func (r *Reader) Bool() bool {
 	return v == 1
 }
 
+// Flags puts up to eight booleans into a byte, the first into its lowest bit.
+func Flags(on ...bool) byte {
+	var f byte
+	for i, o := range on {
+		if o {
+			f |= 1 << i
+		}
+	}
+	return f
+}
+
+// flags reads what Flags made, at most limit.
+func (r *Reader) flags(limit byte) byte {
+	f := r.Byte()
+	if f > limit {
+		r.fail("flags")
+	}
+	return f
+}
+
 // Uvarint reads an unsigned LEB128 integer in its shortest form.
 func (r *Reader) Uvarint() uint64 {
 	if r.err != nil {

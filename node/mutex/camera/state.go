@@ -19,13 +19,7 @@ func (m *Machine) AppendState(b []byte) []byte {
 			continue // the same as no entry
 		}
 		b = binary.AppendUvarint(b, uint64(k)+1)
-		var flags byte
-		for i, f := range [...]bool{p.listed, p.asked, p.pending, p.granted, p.gone, p.met, p.watch.on, p.old && p.granted} {
-			if f {
-				flags |= 1 << i
-			}
-		}
-		b = append(b, flags)
+		b = append(b, wire.Flags(p.listed, p.asked, p.pending, p.granted, p.gone, p.met, p.watch.on, p.old && p.granted))
 		b = binary.AppendUvarint(b, uint64(p.life))
 		b = binary.AppendUvarint(b, p.newsAt)
 		b = binary.AppendUvarint(b, p.told)
@@ -49,13 +43,9 @@ func (m *Machine) AppendState(b []byte) []byte {
 	b = binary.AppendVarint(b, int64(m.reaskAt))
 	b = binary.AppendUvarint(b, uint64(m.upper))
 	b = binary.AppendUvarint(b, uint64(m.kept))
-	b = appendFlags(b, m.cfg.Durable && m.unsaved)
+	b = append(b, wire.Flags(m.cfg.Durable && m.unsaved))
 	b = binary.AppendUvarint(b, m.news)
-	if m.amnesiac {
-		b = append(b, 1)
-	} else {
-		b = append(b, 0)
-	}
+	b = append(b, wire.Flags(m.amnesiac))
 	b = binary.AppendUvarint(b, uint64(m.nonce))
 	b = m.answered.AppendState(b)
 	b = binary.AppendVarint(b, int64(m.retryAt))
@@ -97,13 +87,13 @@ func (t *tree) appendState(b []byte) []byte {
 	for _, n := range [...]int64{int64(t.depth), int64(t.target), int64(t.echoed), int64(t.at), int64(t.pace), int64(t.expire), int64(t.okStamp), int64(t.echoStamp)} {
 		b = binary.AppendVarint(b, n)
 	}
-	b = appendFlags(b, t.joined, t.direct, t.granted, t.told)
+	b = append(b, wire.Flags(t.joined, t.direct, t.granted, t.told))
 	b = appendShape(t.ok.appendState(b), t.shape)
 	b = binary.AppendUvarint(b, uint64(len(t.contacts)))
 	for i := range t.contacts {
 		c := &t.contacts[i]
 		b = binary.AppendUvarint(binary.AppendVarint(b, int64(c.peer.ID)), uint64(c.peer.Inc))
-		b = appendFlags(append(b, byte(c.state)), c.adopted, c.full, c.ok)
+		b = append(b, byte(c.state), wire.Flags(c.adopted, c.full, c.ok))
 		b = binary.AppendVarint(binary.AppendVarint(b, int64(c.started)), int64(c.echoed))
 		b = appendShape(b, c.shape)
 	}
@@ -124,14 +114,4 @@ func appendShape(b []byte, shape []wire.Branch) []byte {
 		b = append(b, byte(s.Depth))
 	}
 	return b
-}
-
-func appendFlags(b []byte, flags ...bool) []byte {
-	var bits byte
-	for i, f := range flags {
-		if f {
-			bits |= 1 << i
-		}
-	}
-	return append(b, bits)
 }

@@ -339,11 +339,7 @@ func (m *Machine) AppendState(b []byte) []byte {
 		b = binary.AppendVarint(b, int64(f.id))
 		b = binary.AppendVarint(b, int64(f.at))
 	}
-	if m.woken {
-		b = append(b, 1)
-	} else {
-		b = append(b, 0)
-	}
+	b = append(b, wire.Flags(m.woken))
 	if m.st != mutex.None {
 		b = m.asked.AppendState(b)
 		b = m.pending.AppendState(b)

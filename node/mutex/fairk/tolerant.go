@@ -327,11 +327,7 @@ func (t *Tolerant) Grants() int {
 func (t *Tolerant) AppendState(b []byte) []byte {
 	flag := func(on ...bool) {
 		for _, o := range on {
-			x := byte(0)
-			if o {
-				x = 1
-			}
-			b = append(b, x)
+			b = append(b, wire.Flags(o))
 		}
 	}
 	number := func(v ...uint64) {

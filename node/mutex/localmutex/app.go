@@ -6,6 +6,7 @@ import (
 	"strconv"
 
 	"churnbed/node/mutex"
+	"churnbed/node/wire"
 )
 
 // App is a small application whose nodes hold one value each and change it,
@@ -104,11 +105,7 @@ func (a *action) appendState(b []byte) []byte {
 	b = binary.AppendUvarint(b, uint64(a.partner))
 	b = binary.AppendUvarint(b, uint64(a.mine))
 	b = binary.AppendUvarint(b, uint64(a.theirs))
-	if a.waiting {
-		b = append(b, 1)
-	} else {
-		b = append(b, 0)
-	}
+	b = append(b, wire.Flags(a.waiting))
 	for _, v := range a.seen {
 		b = binary.AppendUvarint(b, uint64(v))
 	}

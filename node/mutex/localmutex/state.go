@@ -6,6 +6,7 @@ import (
 
 	"churnbed/node/core"
 	"churnbed/node/mutex"
+	"churnbed/node/wire"
 )
 
 // Deadline implements mutex.Machine.
@@ -57,15 +58,7 @@ func (m *Machine) Links(ids []core.NodeID) []core.NodeID {
 // AppendState implements mutex.Machine. What is counted for logs only is left
 // out.
 func (m *Machine) AppendState(b []byte) []byte {
-	b = append(b, byte(m.st), byte(m.state), byte(m.phase), byte(m.lock+1))
-	flag := byte(0)
-	if m.wanted {
-		flag |= 1
-	}
-	if m.retryAt != core.Never {
-		flag |= 2
-	}
-	b = append(b, flag)
+	b = append(b, byte(m.st), byte(m.state), byte(m.phase), byte(m.lock+1), wire.Flags(m.wanted, m.retryAt != core.Never))
 	b = binary.AppendUvarint(b, uint64(m.self.Inc))
 	b = binary.AppendUvarint(b, m.epoch-uint64(m.self.Inc)<<32)
 	for _, s := range [...]set{m.gone, m.L, m.R, m.W, m.won, m.A, m.H, m.C, m.P} {
@@ -73,14 +66,7 @@ func (m *Machine) AppendState(b []byte) []byte {
 	}
 	for p := range m.ports {
 		x := &m.ports[p]
-		flag := byte(0)
-		if x.used {
-			flag |= 1
-		}
-		if x.open {
-			flag |= 2
-		}
-		b = append(b, flag, x.await)
+		b = append(b, wire.Flags(x.used, x.open), x.await)
 		b = binary.AppendUvarint(b, uint64(x.peer))
 		b = binary.AppendUvarint(b, x.mine)
 		b = binary.AppendUvarint(b, x.theirs)

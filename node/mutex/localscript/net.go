@@ -394,13 +394,7 @@ func (n *net) encode(b []byte) []byte {
 	}
 	for i := range n.links {
 		l := &n.links[i]
-		flags := byte(0)
-		for j, set := range [...]bool{l.up, l.told[0], l.told[1]} {
-			if set {
-				flags |= 1 << j
-			}
-		}
-		b = append(b, flags, byte(l.news[0]), byte(l.news[1]))
+		b = append(b, wire.Flags(l.up, l.told[0], l.told[1]), byte(l.news[0]), byte(l.news[1]))
 	}
 	b = append(b, byte(n.cuts), byte(n.joins), byte(n.dups))
 	for _, e := range n.flight {

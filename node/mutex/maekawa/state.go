@@ -6,6 +6,7 @@ import (
 
 	"churnbed/node/mutex"
 	"churnbed/node/mutex/requests"
+	"churnbed/node/wire"
 )
 
 // AppendState implements mutex.Machine.
@@ -23,12 +24,12 @@ func (m *Machine) AppendState(b []byte) []byte {
 		for _, v := range m.voters {
 			b = binary.AppendVarint(b, int64(v.id))
 			b = binary.AppendUvarint(b, uint64(v.inc))
-			b = append(b, byte(v.word), flags(v.inquired, v.down))
+			b = append(b, byte(v.word), wire.Flags(v.inquired, v.down))
 			b = binary.AppendUvarint(b, v.round)
 		}
 	}
 	b = m.locked.append(b)
-	b = append(b, flags(m.inquired))
+	b = append(b, wire.Flags(m.inquired))
 	b = binary.AppendUvarint(b, uint64(len(m.queue)))
 	for _, c := range m.queue {
 		b = c.append(b)
@@ -77,15 +78,5 @@ func (m *Machine) Invariant() string {
 func (c claim) append(b []byte) []byte {
 	b = requests.AppendRequest(b, c.req)
 	b = binary.AppendUvarint(b, c.round)
-	return append(b, flags(c.told))
-}
-
-func flags(bits ...bool) byte {
-	var f byte
-	for i, on := range bits {
-		if on {
-			f |= 1 << i
-		}
-	}
-	return f
+	return append(b, wire.Flags(c.told))
 }

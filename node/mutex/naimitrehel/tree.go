@@ -132,11 +132,7 @@ func (t *Tree) AddCustody(c *mutex.Custody) {
 // AppendState appends a canonical encoding.
 func (t *Tree) AppendState(b []byte) []byte {
 	b = binary.AppendVarint(b, int64(t.father))
-	if t.token {
-		b = append(b, 1)
-	} else {
-		b = append(b, 0)
-	}
+	b = append(b, wire.Flags(t.token))
 	b = requests.AppendRequest(b, t.want)
 	b = requests.AppendRequest(b, t.next)
 	return t.seen.AppendState(b)
