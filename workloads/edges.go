@@ -1,11 +1,8 @@
 package workloads
 
 import (
-	"errors"
 	"fmt"
 	"math"
-	"math/rand/v2"
-	"slices"
 	"time"
 
 	"churnbed/node/core"
@@ -19,8 +16,6 @@ const EdgeSource = "edges"
 const (
 	maxEdgeChanges = 1_000_000
 	maxEdgeTries   = 5 * maxEdgeChanges // changes, and attempts of a link to come back
-	maxLooks       = 1_000_000_000      // pairs of nodes times the instants at which they are looked at
-	maxWaypoints   = 10_000_000
 )
 
 // Edges is a graph that changes: pairs that may be linked, those of them
@@ -106,162 +101,6 @@ func slowest(ns float64) time.Duration {
 		return math.MaxInt64
 	}
 	return clampDuration(math.Ceil(ns/unit) * unit)
-}
-
-// Mobility is the random waypoint model (Johnson and Maltz, "Dynamic source routing in ad hoc
-// wireless networks", 1996): every node goes straight to a place drawn uniformly from the
-// area, rests there, and goes on. Two nodes are linked while they are within
-// the radius, seen every Step.
-type Mobility struct {
-	At            [][2]float64 // where the nodes are at first, metres
-	Width, Height float64
-	Radius        float64
-	Speed         float64 // metres a second, > 0
-	Pause, Step   time.Duration
-	Bound         int // most links of a node at a time, 0: none
-	Horizon       time.Duration
-}
-
-// walker is a node on its way.
-type walker struct {
-	rng   *rand.Rand
-	x, y  float64
-	goal  [2]float64
-	rests float64 // seconds left
-}
-
-func (w *walker) move(m *Mobility, seconds float64) {
-	for seconds > 0 {
-		if w.rests > 0 {
-			rest := min(w.rests, seconds)
-			w.rests -= rest
-			seconds -= rest
-			continue
-		}
-		dx, dy := w.goal[0]-w.x, w.goal[1]-w.y
-		far := math.Hypot(dx, dy)
-		if far <= m.Speed*seconds {
-			w.x, w.y = w.goal[0], w.goal[1]
-			seconds -= far / m.Speed
-			w.rests = m.Pause.Seconds()
-			w.goal = [2]float64{w.rng.Float64() * m.Width, w.rng.Float64() * m.Height}
-			if far == 0 && w.rests == 0 {
-				continue // it was there; the next goal is elsewhere
-			}
-			continue
-		}
-		w.x += dx / far * m.Speed * seconds
-		w.y += dy / far * m.Speed * seconds
-		return
-	}
-}
-
-// bounded reports values that would take for ever to compute with.
-func (m Mobility) bounded() error {
-	n := float64(len(m.At))
-	pairs := n * (n - 1) / 2
-	if pairs*float64(m.Horizon/m.Step) > maxLooks {
-		return fmt.Errorf("%d nodes looked at every %v for %v are more than %d looks at a pair: want a mobility-step of %v or more, or fewer nodes, or a shorter duration",
-			len(m.At), m.Step, m.Horizon, maxLooks, slowest(pairs*float64(m.Horizon)/maxLooks))
-	}
-	// The mean way in a rectangle is a third of its longer side or more.
-	leg := max(m.Width, m.Height)/3/m.Speed + m.Pause.Seconds()
-	if n*m.Horizon.Seconds()/leg > maxWaypoints {
-		return fmt.Errorf("%d nodes at %v m/s in %v x %v m would come to more than %d waypoints in %v: want a lower mobility-speed, a larger area, or a longer mobility-pause",
-			len(m.At), m.Speed, m.Width, m.Height, maxWaypoints, m.Horizon)
-	}
-	return nil
-}
-
-// Expand computes the ways of all nodes. Links are the pairs that are linked at
-// any time.
-func (m Mobility) Expand(seed uint64) (Edges, error) {
-	if !(m.Speed > 0) || !(m.Radius > 0) || !(m.Width > 0) || !(m.Height > 0) || m.Step <= 0 || m.Pause < 0 {
-		return Edges{}, errors.New("expand mobility: want speed, radius, area and step above 0")
-	}
-	n := len(m.At)
-	if err := m.bounded(); err != nil {
-		return Edges{}, err
-	}
-	nodes := make([]walker, n)
-	for i := range nodes {
-		rng := core.Stream(seed, fmt.Sprintf("edges/walker/%d", i))
-		nodes[i] = walker{rng: rng, x: m.At[i][0], y: m.At[i][1], goal: [2]float64{rng.Float64() * m.Width, rng.Float64() * m.Height}}
-	}
-	type event struct {
-		at   time.Duration
-		pair [2]core.NodeID
-		up   bool
-	}
-	linked := make([]bool, n*n)
-	degree := make([]int, n)
-	var events []event
-	seen := map[[2]core.NodeID]bool{} // asked and filled only; its order does not matter
-	look := func(at time.Duration) {
-		for pass := range 2 { // what goes makes room for what comes
-			for a := range n {
-				for b := a + 1; b < n; b++ {
-					dx, dy := nodes[a].x-nodes[b].x, nodes[a].y-nodes[b].y
-					near := dx*dx+dy*dy <= m.Radius*m.Radius
-					l := &linked[a*n+b]
-					switch {
-					case pass == 0 && *l && !near:
-						degree[a]--
-						degree[b]--
-					case pass == 1 && !*l && near && (m.Bound == 0 || degree[a] < m.Bound && degree[b] < m.Bound):
-						degree[a]++
-						degree[b]++
-					default:
-						continue
-					}
-					*l = near
-					p := [2]core.NodeID{core.NodeID(a), core.NodeID(b)}
-					seen[p] = true
-					events = append(events, event{at, p, near})
-				}
-			}
-		}
-	}
-	look(0)
-	first := len(events)
-	for at := m.Step; at <= m.Horizon; at += m.Step {
-		for i := range nodes {
-			nodes[i].move(&m, m.Step.Seconds())
-		}
-		if look(at); len(events)-first > maxEdgeChanges {
-			return Edges{}, fmt.Errorf("the links of %d nodes would go and come more than %d times in %v (by %v): want a lower mobility-speed, a longer mobility-pause, fewer nodes, or a shorter duration",
-				n, maxEdgeChanges, m.Horizon, at)
-		}
-	}
-	var e Edges
-	for a := range n {
-		for b := a + 1; b < n; b++ {
-			if p := [2]core.NodeID{core.NodeID(a), core.NodeID(b)}; seen[p] {
-				e.Links = append(e.Links, p)
-			}
-		}
-	}
-	at := func(p [2]core.NodeID) int {
-		i, _ := slices.BinarySearchFunc(e.Links, p, func(a, b [2]core.NodeID) int { return slices.Compare(a[:], b[:]) })
-		return i
-	}
-	up := make([]bool, len(e.Links))
-	for _, ev := range events[:first] {
-		up[at(ev.pair)] = true
-	}
-	for i := range up {
-		if !up[i] {
-			e.Down = append(e.Down, i)
-		}
-	}
-	for _, ev := range events[first:] {
-		verb := LinkDown
-		if ev.up {
-			verb = LinkUp
-		}
-		e.add(ev.at, verb, at(ev.pair))
-	}
-	return e, nil
 }
 
 func (e *Edges) add(at time.Duration, verb Verb, link int) {

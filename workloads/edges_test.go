@@ -177,6 +177,75 @@ func TestMobility(t *testing.T) {
 	}
 }
 
+// With churn on top a link is up if its nodes are within reach and it is not
+// gone. The ways are those without churn, so these tell who is within reach.
+func TestMobilityWithEdgeChurn(t *testing.T) {
+	m := Mobility{Width: 10, Height: 10, Radius: 5, Speed: 1, Pause: time.Second, Step: 100 * time.Millisecond, Horizon: 200 * time.Second}
+	for i := range 10 {
+		m.At = append(m.At, [2]float64{float64(i), float64(i)})
+	}
+	plain, err := m.Expand(5)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.Rate, m.Down = 1, 500*time.Millisecond
+	e, err := m.Expand(5)
+	if err != nil {
+		t.Fatal(err)
+	}
+	meet, reach := follow(t, plain, len(m.At), 0, m.Horizon)
+	changes, up := follow(t, e, len(m.At), 0, m.Horizon)
+	if share := up / reach; changes < 5*meet || share < .62 || share > .75 {
+		t.Errorf("%d changes, %d without churn; links are up for %.2f of the time within reach, want about 1/(1+1*0.5)", changes, meet, share)
+	}
+	near := map[[2]core.NodeID]bool{}
+	start := func(e Edges, set map[[2]core.NodeID]bool) {
+		for i, l := range e.Links {
+			set[l] = !slices.Contains(e.Down, i)
+		}
+	}
+	start(plain, near)
+	linked := map[[2]core.NodeID]bool{}
+	start(e, linked)
+	between := 0
+	for _, f := range Merge(plain.Faults, e.Faults) { // at the same instant reach first
+		l := f.Links[0]
+		if len(plain.Faults) > 0 && f.At == plain.Faults[0].At && l == plain.Faults[0].Links[0] && near[l] == (f.Verb == LinkDown) {
+			plain.Faults = plain.Faults[1:]
+			near[l] = f.Verb == LinkUp
+			continue
+		}
+		linked[l] = f.Verb == LinkUp
+		if linked[l] && !near[l] {
+			t.Fatalf("%v comes at %v out of reach", l, f.At)
+		}
+		if f.At%m.Step != 0 {
+			between++
+		}
+	}
+	for l, up := range linked {
+		if up && !near[l] {
+			t.Errorf("%v is up in the end, out of reach", l)
+		}
+	}
+	if between < changes/2 {
+		t.Errorf("%d of %d changes between two looks", between, changes)
+	}
+	m.Bound, m.Until = 2, 100*time.Second
+	if e, err = m.Expand(5); err != nil {
+		t.Fatal(err)
+	}
+	follow(t, e, len(m.At), 2, m.Horizon)
+	for _, f := range e.Faults {
+		if f.At > m.Until && f.At%m.Step != 0 {
+			t.Errorf("churn at %v, after its end", f.At)
+		}
+	}
+	if _, err := (Mobility{Width: 1, Height: 1, Radius: 1, Speed: 1, Step: 1, Rate: 1}).Expand(1); err == nil {
+		t.Error("no error without a time down")
+	}
+}
+
 // A walker comes to its goal, rests, and never leaves the area.
 func TestWalker(t *testing.T) {
 	m := &Mobility{Width: 10, Height: 5, Speed: 1, Pause: time.Second}

@@ -22,23 +22,20 @@ const (
 func (s *Scenario) LinkLocal() bool { return stack.LinkLocal(s.Algorithm.Name) }
 
 // mobile puts the pairs that come within reach of each other in place of the
-// links of the mesh.
+// links of the mesh, with edge churn among them.
 func (r *resolver) mobile(t *topologies.Topology) *topologies.Topology {
 	s := &r.spec
 	if s.Mobility == mobilityNone {
 		return t
 	}
-	switch {
-	case s.Duration <= 0:
+	if s.Duration <= 0 {
 		r.bad("mobility", "%q: want a duration, so that it is known how long nodes move", s.Mobility)
-		return nil
-	case s.EdgeChurn > 0:
-		r.bad("edge-churn", "%s: mobility makes links go and come: want 0 with it", formatFloat(s.EdgeChurn))
 		return nil
 	}
 	m := workloads.Mobility{
 		Width: s.Area.Width, Height: s.Area.Height, Radius: cmp.Or(s.Radius, t.Radius, topologies.DefaultRadius),
 		Speed: s.MobilitySpeed, Pause: s.MobilityPause, Step: s.MobilityStep, Bound: s.DegreeBound, Horizon: s.Duration,
+		Rate: s.EdgeChurn, Down: s.EdgeDownMean, Until: s.ChurnUntil,
 	}
 	for _, n := range t.Nodes {
 		m.At = append(m.At, [2]float64{n.X, n.Y})
@@ -57,11 +54,11 @@ func (r *resolver) mobile(t *topologies.Topology) *topologies.Topology {
 	return &moved
 }
 
-// graph draws edge churn, and checks what local mutual exclusion needs of the
+// graph draws the edge churn of nodes that stay, and checks what local mutual exclusion needs of the
 // graph.
 func (r *resolver) graph() {
 	s := &r.spec
-	if s.EdgeChurn > 0 {
+	if s.EdgeChurn > 0 && s.Mobility == mobilityNone {
 		c := workloads.EdgeChurn{Nodes: len(r.top.Nodes), Rate: s.EdgeChurn, Down: s.EdgeDownMean, Bound: s.DegreeBound, Horizon: r.churnHorizon()}
 		for _, l := range r.top.Links {
 			c.Links = append(c.Links, [2]core.NodeID{l.A, l.B})

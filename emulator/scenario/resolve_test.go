@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
@@ -331,6 +332,25 @@ func TestAsymmetricLinkDelaysReachTheirEnds(t *testing.T) {
 				t.Errorf("distance %d-%d is %v seconds", n, other, d)
 			}
 		}
+	}
+}
+
+// Edge churn of nodes that walk ends with churn-until, their walk does not.
+func TestMobilityWithEdgeChurn(t *testing.T) {
+	const walk = "nodes: 12\narea: 8x8\nalgorithm: localmutex\nmobility: waypoint\nmobility-speed: 2\nduration: 20s\n"
+	until := func(s *Scenario, from time.Duration) (n int) {
+		for _, f := range s.Faults {
+			if f.At%s.Spec.MobilityStep != 0 && f.At > from {
+				n++
+			}
+		}
+		return n
+	}
+	plain, both := mustResolve(t, walk), mustResolve(t, walk+"edge-churn: 1\nedge-down-mean: 100ms\n")
+	part := mustResolve(t, walk+"edge-churn: 1\nedge-down-mean: 100ms\nchurn-until: 10s\n")
+	if until(plain, 0) != 0 || until(both, 10*time.Second) == 0 || until(part, 10*time.Second) != 0 || until(part, 0) == 0 {
+		t.Errorf("between two looks: %d, with churn %d, after 10s %d, with churn until then %d",
+			until(plain, 0), until(both, 0), until(both, 10*time.Second), until(part, 10*time.Second))
 	}
 }
 

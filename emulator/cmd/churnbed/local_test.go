@@ -43,7 +43,8 @@ func TestLocksUnderEdgeChurn(t *testing.T) {
 	}
 }
 
-// Nodes that walk have links to whom they meet.
+// Nodes that walk have links to whom they meet, and lose some of them while
+// they are together.
 func TestLocksOfWalkers(t *testing.T) {
 	needRuns(t)
 	args := []string{
@@ -51,9 +52,10 @@ func TestLocksOfWalkers(t *testing.T) {
 		"--mobility-pause", "100ms", "--degree-bound", "4", "--link-delay", "2ms", "--arrivals", "poisson-closed", "--mean", "100ms",
 		"--cs", "10ms", "--duration", "2s", "--quiet",
 	}
-	for _, verb := range []string{"sim", "run"} {
+	churn := []string{"--edge-churn", "2", "--edge-down-mean", "200ms"}
+	for _, verb := range [][]string{{"sim"}, append([]string{"sim"}, churn...), append([]string{"run"}, churn...)} {
 		dir := filepath.Join(t.TempDir(), "run")
-		churnbed(t, append([]string{verb, "--out", dir}, args...)...)
+		churnbed(t, append(append(verb, "--out", dir), args...)...)
 		s := summary(t, dir)
 		if l := s.Local; l.Intersections != 0 || l.Incomplete != 0 || l.LinkChanges == 0 || l.DegreeMax > 5 || s.Requests.Served == 0 {
 			t.Errorf("%s: %+v %+v", verb, s.Requests, l)
