@@ -138,13 +138,19 @@ type Machine interface {
 	State() State
 	// Request is the node's current request, zero in state None.
 	Request() core.RequestID
+	// AppendState appends a canonical encoding of the whole state, the same
+	// for equal states, for explorers and tests.
+	AppendState(b []byte) []byte
+}
+
+// Asker is an algorithm that asks others by name. With any other a node is
+// logged as having asked nobody and entered on one grant, the token.
+type Asker interface {
+	Machine
 	// Asked appends the ids asked for the current request, ascending, the
 	// node itself left out; Grants counts genuine answers, itself included.
 	Asked(ids []core.NodeID) []core.NodeID
 	Grants() int
-	// AppendState appends a canonical encoding of the whole state, the same
-	// for equal states, for explorers and tests.
-	AppendState(b []byte) []byte
 }
 
 // Local is an algorithm that speaks with its neighbours only, each over the
@@ -152,7 +158,7 @@ type Machine interface {
 // that a request is to lock together with the node itself; at Granted, and
 // while Held, they are the lock set.
 type Local interface {
-	Machine
+	Asker
 	// Began is when the current request began to lock, and the neighbours that
 	// it was to lock then, ascending; the slice is the machine's.
 	Began() (core.Instant, []core.NodeID)

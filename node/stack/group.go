@@ -28,8 +28,6 @@ func (noSection) Step(core.Instant, mutex.Input, *mutex.Effects) {}
 func (noSection) Deadline() core.Instant                         { return core.Never }
 func (noSection) State() mutex.State                             { return mutex.None }
 func (noSection) Request() core.RequestID                        { return core.RequestID{} }
-func (noSection) Asked(ids []core.NodeID) []core.NodeID          { return ids }
-func (noSection) Grants() int                                    { return 0 }
 func (noSection) AppendState(b []byte) []byte                    { return b }
 
 // group is the slot of k-groups; its machine is nil where the algorithm is

@@ -610,11 +610,11 @@ func (n *Node) logFact(now core.Instant, f *mutex.Fact) {
 }
 
 func (n *Node) granted(now core.Instant) {
-	n.ids = n.mutex.Asked(n.ids[:0])
 	n.exitAt = now.Add(n.current.cs)
-	e := &eventlog.Event{
-		T: int64(now), Kind: eventlog.Enter, Req: n.mutex.Request().String(), No: n.current.no,
-		Asked: eventlog.FormatRanges(n.ids), Grants: n.mutex.Grants(),
+	e := &eventlog.Event{T: int64(now), Kind: eventlog.Enter, Req: n.mutex.Request().String(), No: n.current.no, Grants: 1}
+	if m, ok := n.mutex.(mutex.Asker); ok {
+		n.ids = m.Asked(n.ids[:0])
+		e.Asked, e.Grants = eventlog.FormatRanges(n.ids), m.Grants()
 	}
 	if m, ok := n.mutex.(interface{ Slow() bool }); ok && m.Slow() {
 		e.Text = eventlog.SlowPath

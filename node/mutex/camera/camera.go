@@ -113,7 +113,7 @@ type failure struct {
 	at    core.Instant
 }
 
-var _ mutex.Machine = (*Machine)(nil)
+var _ mutex.Asker = (*Machine)(nil)
 
 // New returns the machine of the node self. It panics if cfg.NUpper is below 1.
 func New(self core.Peer, cfg Config) *Machine {
@@ -520,7 +520,7 @@ func (m *Machine) State() mutex.State { return m.st }
 // Request implements mutex.Machine.
 func (m *Machine) Request() core.RequestID { return m.cur }
 
-// Asked implements mutex.Machine.
+// Asked implements mutex.Asker.
 func (m *Machine) Asked(ids []core.NodeID) []core.NodeID {
 	for k := range m.peers {
 		if m.peers[k].asked {
@@ -530,5 +530,5 @@ func (m *Machine) Asked(ids []core.NodeID) []core.NodeID {
 	return ids
 }
 
-// Grants implements mutex.Machine.
+// Grants implements mutex.Asker.
 func (m *Machine) Grants() int { return m.nGrants }

@@ -76,7 +76,7 @@ type failure struct {
 	at core.Instant
 }
 
-var _ mutex.Machine = (*Machine)(nil)
+var _ mutex.Asker = (*Machine)(nil)
 
 // New returns the machine of the node self.
 func New(self core.Peer, cfg Config) *Machine { return &Machine{cfg: cfg, self: self} }
@@ -306,7 +306,7 @@ func (m *Machine) State() mutex.State { return m.st }
 // Request implements mutex.Machine.
 func (m *Machine) Request() core.RequestID { return m.cur }
 
-// Asked implements mutex.Machine.
+// Asked implements mutex.Asker.
 func (m *Machine) Asked(ids []core.NodeID) []core.NodeID {
 	if m.st == mutex.None {
 		return ids
@@ -314,7 +314,7 @@ func (m *Machine) Asked(ids []core.NodeID) []core.NodeID {
 	return append(ids, m.asked...)
 }
 
-// Grants implements mutex.Machine.
+// Grants implements mutex.Asker.
 func (m *Machine) Grants() int {
 	if m.st == mutex.None {
 		return 0

@@ -131,17 +131,6 @@ func (x *Machine) State() mutex.State { return x.m.st }
 // Request implements mutex.Machine.
 func (x *Machine) Request() core.RequestID { return x.m.cur }
 
-// Asked implements mutex.Machine: nobody is asked by name.
-func (x *Machine) Asked(ids []core.NodeID) []core.NodeID { return ids }
-
-// Grants implements mutex.Machine: the token is the one grant.
-func (x *Machine) Grants() int {
-	if x.m.st == mutex.Held {
-		return 1
-	}
-	return 0
-}
-
 // Custody implements mutex.Custodian.
 func (x *Machine) Custody() mutex.Custody { return x.m.custody() }
 

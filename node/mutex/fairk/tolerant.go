@@ -311,17 +311,6 @@ func (t *Tolerant) State() mutex.State { return t.st }
 // Request implements mutex.Machine.
 func (t *Tolerant) Request() core.RequestID { return t.cur }
 
-// Asked implements mutex.Machine: nobody is asked by name.
-func (t *Tolerant) Asked(ids []core.NodeID) []core.NodeID { return ids }
-
-// Grants implements mutex.Machine: the token is the one grant.
-func (t *Tolerant) Grants() int {
-	if t.st == mutex.Held {
-		return 1
-	}
-	return 0
-}
-
 // AppendState implements mutex.Machine. Instants are left out but for whether
 // they are past: explorations let time stand still.
 func (t *Tolerant) AppendState(b []byte) []byte {

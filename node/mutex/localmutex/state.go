@@ -18,7 +18,7 @@ func (m *Machine) State() mutex.State { return m.st }
 // Request implements mutex.Machine.
 func (m *Machine) Request() core.RequestID { return m.cur }
 
-// Asked implements mutex.Machine and mutex.Local.
+// Asked implements mutex.Asker and mutex.Local.
 func (m *Machine) Asked(ids []core.NodeID) []core.NodeID {
 	if m.wanted {
 		return ids
@@ -31,7 +31,7 @@ func (m *Machine) Asked(ids []core.NodeID) []core.NodeID {
 	return ids
 }
 
-// Grants implements mutex.Machine: the size of the lock set.
+// Grants implements mutex.Asker: the size of the lock set.
 func (m *Machine) Grants() int { return m.L.without(m.gone).count() }
 
 // Began implements mutex.Local.

@@ -75,7 +75,7 @@ const (
 	voted       // OK
 )
 
-var _ mutex.Machine = (*Machine)(nil)
+var _ mutex.Asker = (*Machine)(nil)
 
 // New returns the machine of the node self.
 func New(self core.Peer, cfg Config) *Machine { return &Machine{cfg: cfg, self: self} }
@@ -339,7 +339,7 @@ func (m *Machine) State() mutex.State { return m.st }
 // Request implements mutex.Machine.
 func (m *Machine) Request() core.RequestID { return m.cur }
 
-// Asked implements mutex.Machine.
+// Asked implements mutex.Asker.
 func (m *Machine) Asked(ids []core.NodeID) []core.NodeID {
 	for _, v := range m.voters {
 		if v.id != m.self.ID {
@@ -349,7 +349,7 @@ func (m *Machine) Asked(ids []core.NodeID) []core.NodeID {
 	return ids
 }
 
-// Grants implements mutex.Machine: the votes, its own included.
+// Grants implements mutex.Asker: the votes, its own included.
 func (m *Machine) Grants() int {
 	n := 0
 	for _, v := range m.voters {

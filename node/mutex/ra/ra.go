@@ -43,7 +43,7 @@ type Machine struct {
 	grants  int
 }
 
-var _ mutex.Machine = (*Machine)(nil)
+var _ mutex.Asker = (*Machine)(nil)
 
 // New returns the machine of the node self.
 func New(self core.Peer, cfg Config) *Machine { return &Machine{cfg: cfg, self: self} }
@@ -167,7 +167,7 @@ func (m *Machine) State() mutex.State { return m.st }
 // Request implements mutex.Machine.
 func (m *Machine) Request() core.RequestID { return m.cur }
 
-// Asked implements mutex.Machine.
+// Asked implements mutex.Asker.
 func (m *Machine) Asked(ids []core.NodeID) []core.NodeID {
 	if m.st == mutex.None {
 		return ids
@@ -175,7 +175,7 @@ func (m *Machine) Asked(ids []core.NodeID) []core.NodeID {
 	return append(ids, m.asked...)
 }
 
-// Grants implements mutex.Machine.
+// Grants implements mutex.Asker.
 func (m *Machine) Grants() int {
 	if m.st == mutex.None {
 		return 0

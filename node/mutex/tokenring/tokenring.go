@@ -126,17 +126,6 @@ func (m *Machine) State() mutex.State { return m.st }
 // Request implements mutex.Machine.
 func (m *Machine) Request() core.RequestID { return m.cur }
 
-// Asked implements mutex.Machine: nobody is asked by name.
-func (m *Machine) Asked(ids []core.NodeID) []core.NodeID { return ids }
-
-// Grants implements mutex.Machine: the token is the one grant.
-func (m *Machine) Grants() int {
-	if m.st == mutex.Held {
-		return 1
-	}
-	return 0
-}
-
 // Custody implements mutex.Custodian.
 func (m *Machine) Custody() (c mutex.Custody) {
 	if m.token {
