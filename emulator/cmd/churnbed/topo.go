@@ -257,8 +257,12 @@ func output(c *cli.Context, path string, fill func(io.Writer) error) error {
 }
 
 func topoGen(c *cli.Context) error {
-	if c.Args().Present() {
-		return usageError(fmt.Errorf("argument %q: topo gen takes flags only; flags come before arguments", c.Args().First()))
+	args, err := interleaved(c)
+	if err != nil {
+		return usageError(err)
+	}
+	if len(args) > 0 {
+		return usageError(fmt.Errorf("argument %q: topo gen takes flags only (-o FILE names the file)", args[0]))
 	}
 	if !c.IsSet("topology") {
 		return usageError(errors.New("--topology is missing: want one of random, grid, grid3d, cluster, line, lshape, ring, full"))
@@ -282,14 +286,14 @@ func topoGen(c *cli.Context) error {
 	return output(c, path, func(w io.Writer) error { return topologies.Write(w, format, t) })
 }
 
-// topoInput reads the file named, or generates.
-func topoInput(c *cli.Context) (*topologies.Topology, error) {
+// topoInput reads the file that args name, or generates.
+func topoInput(c *cli.Context, args []string) (*topologies.Topology, error) {
 	switch {
-	case c.NArg() > 1:
-		return nil, fmt.Errorf("argument %q: want one file; flags come before it", c.Args().Get(1))
-	case c.NArg() == 1 && c.IsSet("topology"):
-		return nil, fmt.Errorf("both file %s and --topology: give one of them", c.Args().First())
-	case c.NArg() == 1:
+	case len(args) > 1:
+		return nil, fmt.Errorf("argument %q: want one file", args[1])
+	case len(args) == 1 && c.IsSet("topology"):
+		return nil, fmt.Errorf("both file %s and --topology: give one of them", args[0])
+	case len(args) == 1:
 		for _, name := range []string{"area", "rows", "cols", "layers", "step", "rooms", "min-spacing", "survivable"} {
 			if c.IsSet(name) {
 				return nil, fmt.Errorf("--%s is for --topology, not for a file", name)
@@ -299,7 +303,7 @@ func topoInput(c *cli.Context) (*topologies.Topology, error) {
 		if err != nil {
 			return nil, err
 		}
-		return topologies.ReadFile(c.Args().First(), opt)
+		return topologies.ReadFile(args[0], opt)
 	case !c.IsSet("topology"):
 		return nil, errors.New("no topology: name a file, or --topology with its flags")
 	}
@@ -311,6 +315,10 @@ func topoInput(c *cli.Context) (*topologies.Topology, error) {
 }
 
 func topoShow(c *cli.Context) error {
+	args, err := interleaved(c)
+	if err != nil {
+		return usageError(err)
+	}
 	metric, err := topologies.ParseMetric(c.String("metric"))
 	if err != nil {
 		return usageError(err)
@@ -325,7 +333,7 @@ func topoShow(c *cli.Context) error {
 			return usageError(err)
 		}
 	}
-	t, err := topoInput(c)
+	t, err := topoInput(c, args)
 	if err != nil {
 		return usageError(err)
 	}
@@ -384,10 +392,14 @@ func printStats(w io.Writer, s topologies.Stats) {
 }
 
 func topoConvert(c *cli.Context) error {
-	if c.NArg() != 2 {
-		return usageError(fmt.Errorf("%d arguments: want IN and OUT; flags come before them", c.NArg()))
+	args, err := interleaved(c)
+	if err != nil {
+		return usageError(err)
 	}
-	in, out := c.Args().Get(0), c.Args().Get(1)
+	if len(args) != 2 {
+		return usageError(fmt.Errorf("%d arguments: want IN and OUT", len(args)))
+	}
+	in, out := args[0], args[1]
 	opt, err := readOptions(c, "from")
 	if err != nil {
 		return usageError(err)

@@ -81,6 +81,14 @@ func TestTopoGenShowConvert(t *testing.T) {
 	if svg, err := os.ReadFile(in("grid.svg")); err != nil || !strings.Contains(string(svg), "<svg") {
 		t.Errorf("the drawing is no SVG: %v", err)
 	}
+	must("show", in("d.json"), "--json", "--draw", in("behind.svg"))
+	must("convert", in("a.json"), in("e.txt"), "--radius", "4", "--to", "xy")
+	must("convert", in("a.json"), "--to", "graphml", in("f.xml"))
+	for _, name := range []string{"behind.svg", "e.txt", "f.xml"} {
+		if _, err := os.Stat(in(name)); err != nil {
+			t.Errorf("flags behind the file: %v", err)
+		}
+	}
 	rooms := must("gen", "--topology", "cluster", "--rooms", "0,0,3,3:4;2,0,3,3:2", "--rooms", "0,2,3,3:1", "--format", "xy")
 	if n := strings.Count(rooms, "\n"); n != 7 {
 		t.Errorf("three rooms of 4, 2 and 1 nodes make %d lines", n)
