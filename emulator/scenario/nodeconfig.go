@@ -46,8 +46,8 @@ func (s *Scenario) NodeConfig(n core.NodeID, inc core.Incarnation) stack.Config 
 		c.Membership.Service, c.Join = "static", false
 		return c
 	}
-	if s.distance != nil {
-		c.Distance = s.distance[n]
+	if all := s.distance(); all != nil {
+		c.Distance = all[n]
 	}
 	members := s.Lists[n]
 	if c.Join && s.Membership.Service == "medley" {

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"churnbed/emulator/link"
@@ -84,7 +85,6 @@ type resolver struct {
 	closed     *workloads.Closed
 	schedule   []workloads.Fault
 	edges      workloads.Edges
-	distance   [][]float32
 	group      *kgroup.Config
 }
 
@@ -680,7 +680,6 @@ func (r *resolver) scenario() (*Scenario, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.distances()
 	return &Scenario{
 		Spec: s, Name: s.Name, Seed: s.Seed, TimeScale: s.TimeScale,
 		Topology: r.top, Link: r.params,
@@ -691,17 +690,19 @@ func (r *resolver) scenario() (*Scenario, error) {
 		Duration: s.Duration, Drain: s.Drain, Warmup: s.Warmup,
 		ProbeEvery: s.ProbeEvery, CountersEvery: s.CountersEvery, Slice: s.Slice,
 		Out: out, Warnings: r.warnings, Group: r.group,
-		yaml: text, distance: r.distance, perNode: arrivalsByNode(r.open, len(r.top.Nodes)), neighbours: r.top.Adjacency(),
+		yaml: text, distance: sync.OnceValue(r.distances), perNode: arrivalsByNode(r.open, len(r.top.Nodes)), neighbours: r.top.Adjacency(),
 	}, nil
 }
 
-// distances computes what Medley weighs its targets by.
-func (r *resolver) distances() {
+// distances computes what Medley weighs its targets by: nil for another
+// service. It is asked for when the first node is configured, so that a mesh
+// that is too large for the host is refused before the time that this takes.
+func (r *resolver) distances() [][]float32 {
 	if r.membership.Service != "medley" {
-		return
+		return nil
 	}
 	n := len(r.top.Nodes)
-	r.distance = make([][]float32, n)
+	all := make([][]float32, n)
 	flat := make([]float32, n*n)
 	metric := map[string]topologies.Metric{
 		"path": topologies.Euclid, "hops": topologies.Hops, "delay": topologies.Delay,
@@ -732,8 +733,9 @@ func (r *resolver) distances() {
 			}
 			row[j] = float32(max(d, leastDistance))
 		}
-		r.distance[i] = row
+		all[i] = row
 	}
+	return all
 }
 
 // leastDistance keeps 1/d^m finite for two nodes at one place.

@@ -192,7 +192,7 @@ func TestDerivedValues(t *testing.T) {
 		{"closed", "arrivals: poisson-closed\nmean: 4s\nir-ratio: 0.5\nrequests: 128", func(s *Scenario) bool {
 			return s.Arrivals == nil && s.Closed != nil && s.Closed.Rate == 0.5 && s.Closed.Quota == 2
 		}},
-		{"service of a file", "membership: oracle", func(s *Scenario) bool { return s.Membership.Service == "oracle" && s.distance == nil }},
+		{"service of a file", "membership: oracle", func(s *Scenario) bool { return s.Membership.Service == "oracle" && s.distance() == nil }},
 		{"no output directory", "", func(s *Scenario) bool { return s.Out == "" }},
 		{"quiet", "", func(s *Scenario) bool { return len(s.Warnings) == 0 && len(s.Faults) == 0 }},
 	} {

@@ -71,7 +71,7 @@ type Scenario struct {
 	Warnings []string
 
 	yaml       []byte // of Spec
-	distance   [][]float32
+	distance   func() [][]float32
 	perNode    [][]workloads.Arrival
 	neighbours *topologies.Adjacency
 }
