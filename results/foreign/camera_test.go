@@ -1,6 +1,7 @@
 package foreign
 
 import (
+	"bytes"
 	"encoding/csv"
 	"errors"
 	"math"
@@ -12,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/ulikunitz/xz"
 
 	"churnbed/results"
 )
@@ -288,6 +290,23 @@ func TestReadFileXZ(t *testing.T) {
 	}
 	if _, err := ReadFile(path); !errors.Is(err, ErrMalformed) || !strings.Contains(err.Error(), path) {
 		t.Errorf("broken .xz: %v", err)
+	}
+	var packed bytes.Buffer
+	w, err := xz.NewWriter(&packed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.Write(bytes.Repeat([]byte("{}\n"), 1000)); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, packed.Bytes()[:packed.Len()-20], 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ReadFile(path); !errors.Is(err, ErrMalformed) || !strings.Contains(err.Error(), path+":1001:1: ") {
+		t.Errorf("cut .xz: %v", err)
 	}
 	if _, err := ReadFile(filepath.Join(dir, "none")); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("missing file: %v", err)

@@ -51,13 +51,18 @@ func readAll(r io.Reader, name string) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("unpack %s: %w: %w", name, ErrMalformed, err)
 	}
-	return limited(u, name)
+	text, err := limited(u, name)
+	if err != nil {
+		return nil, fmt.Errorf("unpack %w", err)
+	}
+	return text, nil
 }
 
 func limited(r io.Reader, name string) ([]byte, error) {
 	data, err := io.ReadAll(io.LimitReader(r, maxBytes+1))
 	if err != nil {
-		return nil, fmt.Errorf("read %s: %w: %w", name, ErrMalformed, err)
+		line, column := place(data, len(data))
+		return nil, fmt.Errorf("%s:%d:%d: %w: after %d bytes: %w", name, line, column, ErrMalformed, len(data), err)
 	}
 	if len(data) > maxBytes {
 		return nil, fmt.Errorf("read %s: %w: larger than %d MiB", name, ErrMalformed, maxBytes>>20)
