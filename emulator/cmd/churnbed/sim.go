@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"sync"
 
@@ -31,12 +32,13 @@ func simCommand() *cli.Command {
 		ArgsUsage: "[SCENARIO.yaml]",
 		Description: "Runs the protocol code of real nodes in the simulator and writes the same run directory. The same\n" +
 			"scenario and seed give the same log digest everywhere. With --trials N the seeds seed, seed+1, ... run\n" +
-			"over all cores into DIR/trials/<seed>. --replay DIR simulates the scenario of a run directory again\n" +
-			"and compares the digests. Exit status as that of run.",
+			"over all cores into DIR/trials/<seed>. --replay DIR simulates the scenario of a run directory, a\n" +
+			"trial's for example, again and compares the digests; --replay SEED simulates one seed of the scenario that\n" +
+			"is given. Exit status as that of run.",
 		Flags: append(args.flags(),
 			&cli.BoolFlag{Name: "json", Usage: "print summary.json instead of the table", Destination: &jsonOut},
 			&cli.BoolFlag{Name: "quiet", Usage: "no progress", Destination: &quiet},
-			&cli.StringFlag{Name: "replay", Usage: "simulate the scenario of the run directory `DIR` again", Destination: &replay},
+			&cli.StringFlag{Name: "replay", Usage: "simulate the scenario of the run directory `DIR` again, or one seed of the given scenario's trials", Destination: &replay},
 		),
 		Action: func(c *cli.Context) error {
 			spec, origin, err := args.spec(c) // sets the flags behind the file, too
@@ -44,8 +46,16 @@ func simCommand() *cli.Command {
 				return err
 			}
 			opt := runOptions{json: jsonOut, quiet: quiet, stdout: c.App.Writer, stderr: os.Stderr}
-			if replay != "" {
-				return replayRun(c.Context, replay, opt)
+			if seed, err := strconv.ParseUint(replay, 10, 64); err == nil && !exists(replay) {
+				spec.Seed, spec.Trials = seed, 1
+			} else if replay != "" {
+				if i := slices.IndexFunc(args.given, func(s scenario.Setting) bool { return s.Key != "out" }); i >= 0 {
+					return usageError(fmt.Errorf("--%s: --replay %s repeats that run as it was: only --out goes with it", args.given[i].Key, replay))
+				}
+				if c.Args().Present() {
+					return usageError(fmt.Errorf("argument %q: --replay %s repeats the scenario of that run, and takes no other", c.Args().First(), replay))
+				}
+				return replayRun(c.Context, replay, spec.Out, opt)
 			}
 			sc, err := scenario.Resolve(spec, origin)
 			if err != nil {
@@ -180,8 +190,9 @@ func trialBar(n int, opt runOptions) *progressbar.ProgressBar {
 		progressbar.OptionSetDescription("trials"), progressbar.OptionClearOnFinish())
 }
 
-// replayRun simulates the scenario of a run directory again.
-func replayRun(ctx context.Context, dir string, opt runOptions) error {
+// replayRun simulates the scenario of a run directory again, into again ("":
+// a new directory under runs/).
+func replayRun(ctx context.Context, dir, again string, opt runOptions) error {
 	old, err := results.Open(dir)
 	if err != nil {
 		return usageError(err)
@@ -194,7 +205,9 @@ func replayRun(ctx context.Context, dir string, opt runOptions) error {
 	if err != nil {
 		return usageError(err)
 	}
-	again := sc.OutDir(exists)
+	if again == "" {
+		again = sc.OutDir(exists)
+	}
 	if err := simulateOne(ctx, sc, again, opt); err != nil && !errors.Is(err, errCheckFailed) {
 		return err
 	}

@@ -28,3 +28,32 @@ func TestRunTrials(t *testing.T) {
 	}
 	churnbed(t, append(quick(dir), "--trials", "2", "--quiet")...).want(t, 2)
 }
+
+// A trial can be run again from its directory or by its seed, into a directory
+// of the user's choice; what would change it is refused.
+func TestSimReplay(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	in := func(name string) string { return filepath.Join(dir, name) }
+	digest := func(dir string) string {
+		t.Helper()
+		r, err := results.Open(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r.Manifest.LogDigest
+	}
+	scenario := []string{"--nodes", "7", "--requests", "3", "--link-loss", "0.1", "--seed", "20", "--quiet"}
+	sim := func(more ...string) outcome { return churnbed(t, slices.Concat([]string{"sim"}, scenario, more)...) }
+	sim("--trials", "3", "--out", in("set")).want(t, 0)
+	first := in("set/trials/21")
+	churnbed(t, "sim", "--replay", first, "--out", in("again"), "--quiet").want(t, 0)
+	sim("--trials", "3", "--replay", "21", "--out", in("seed")).want(t, 0)
+	for _, name := range []string{"again", "seed"} {
+		if d := digest(in(name)); d == "" || d != digest(first) {
+			t.Errorf("%s: digest %q, was %q", name, d, digest(first))
+		}
+	}
+	churnbed(t, "sim", "--replay", first, "--nodes", "8").want(t, exitUsage)
+	churnbed(t, "sim", "other.yaml", "--replay", first).want(t, exitUsage)
+}
