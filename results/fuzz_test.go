@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"os"
+	"path/filepath"
 	"testing"
 
 	"churnbed/node/core"
@@ -29,7 +30,7 @@ func FuzzJudge(f *testing.F) {
 	f.Add([]byte(`{"t":3,"ev":"exit","node":7,"req":"x"}`+"\n"+`{"t":-3,"ev":"fenced","req":"0.1.1"}`+"\n{"), []byte(`{"t":9,"ev":"exited","node":1}`))
 	f.Add([]byte(`{"t":9,"ev":"enter","req":"0.1.1","asked":"65535"}`+"\n"+`{"t":1,"ev":"start"}`), []byte(`{"t":1,"ev":"kill","node":1}`+"\n"+`{"t":1,"ev":"restart","node":99}`))
 	f.Fuzz(func(t *testing.T, node, control []byte) {
-		r, err := Create(t.TempDir(), &Manifest{Engine: Emulated, TimeScale: 1, Nodes: 2})
+		r, err := Create(filepath.Join(t.TempDir(), "run"), &Manifest{Engine: Emulated, TimeScale: 1, Nodes: 2})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -102,7 +102,12 @@ type LogError struct {
 	Text string `json:"text"`
 }
 
-func (e LogError) String() string { return fmt.Sprintf("%s:%d: %s", e.File, e.Line, e.Text) }
+func (e LogError) String() string {
+	if e.Line == 0 { // of the file as a whole
+		return e.File + ": " + e.Text
+	}
+	return fmt.Sprintf("%s:%d: %s", e.File, e.Line, e.Text)
+}
 
 // life is one process of a node.
 type life struct {
@@ -220,6 +225,7 @@ func replay(r *Run) (*history, error) {
 			}
 		}
 	}
+	h.complete()
 	if h.end < 0 {
 		h.end = h.lastT
 	}
@@ -233,9 +239,37 @@ func replay(r *Run) (*history, error) {
 func logName(id core.NodeID) string { return fmt.Sprintf("%s/%d.jsonl", NodesDir, id) }
 
 func (h *history) logError(n *nodeHistory, line int, format string, args ...any) {
+	h.fileError(logName(n.id), line, format, args...)
+}
+
+func (h *history) fileError(file string, line int, format string, args ...any) {
 	h.logErrorCount++
 	if len(h.logErrors) < maxListed {
-		h.logErrors = append(h.logErrors, LogError{logName(n.id), line, fmt.Sprintf(format, args...)})
+		h.logErrors = append(h.logErrors, LogError{file, line, fmt.Sprintf(format, args...)})
+	}
+}
+
+// complete tells of logs that must be there and are not: who is judged by
+// what others wrote alone would look innocent.
+func (h *history) complete() {
+	m := &h.run.Manifest
+	up, err := eventlog.ParseRanges(m.UpAtStart)
+	if err != nil || len(up) == 0 {
+		return // a run of an earlier version does not tell
+	}
+	ran := m.Timing.RunMS >= 0
+	if ran && h.epoch < 0 {
+		h.fileError(ControllerFile, 0, "no epoch: the file is missing or was cut, so that kills and restarts are not known")
+	} else if ran && h.end < 0 {
+		h.fileError(ControllerFile, 0, "no end: the file was cut, or the run was ended from outside")
+	} else if h.epoch < 0 {
+		return // it ended while the nodes joined
+	}
+	h.interrupted = h.interrupted || !ran && h.end < 0 // its controller was killed, or is still at it
+	for _, id := range up {
+		if int(id) < len(h.nodes) && len(h.nodes[id].lives) == 0 {
+			h.logError(&h.nodes[id], 0, "not a line of a node that ran from the start: the file is missing or was emptied")
+		}
 	}
 }
 

@@ -19,6 +19,7 @@ type Report struct {
 	LogErrors     []LogError      `json:"log_errors"`
 	LogErrorCount int             `json:"log_error_count"`
 	Cut           []string        `json:"cut_lines"`
+	Interrupted   bool            `json:"interrupted"` // the run did not go on to its end
 }
 
 // OverlapReport is one overlapping pair; instants in ms of scenario time.
@@ -48,7 +49,7 @@ func NewReport(r *Run, s *Summary, v *Verdict) *Report {
 		Schema: Schema, Run: r.Dir, Verdict: s.Verdict, Safety: s.Safety, Requests: s.Requests, Fidelity: s.Fidelity.Verdict,
 		Violations: overlaps(v.Violations), Zombies: overlaps(v.Zombies),
 		Tokens: v.Tokens, TokenFaults: v.TokenFaults,
-		LogErrors: append([]LogError{}, v.LogErrors...), LogErrorCount: v.LogErrorCount, Cut: []string{},
+		LogErrors: append([]LogError{}, v.LogErrors...), LogErrorCount: v.LogErrorCount, Cut: []string{}, Interrupted: s.Interrupted,
 	}
 	for _, c := range v.Cut {
 		out.Cut = append(out.Cut, c.Error())
@@ -129,6 +130,9 @@ func (r *Run) WriteVerdict(w io.Writer, s *Summary, v *Verdict, charts int) erro
 			break
 		}
 		p.printf("warning: %s\n", c.Error())
+	}
+	if s.Interrupted {
+		p.printf("warning: the run did not go on to its end (interrupted, killed or still under way): this covers what was logged\n")
 	}
 	unfit := ""
 	if s.Requests.Unfit {

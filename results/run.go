@@ -35,6 +35,7 @@ import (
 	"github.com/google/renameio/v2"
 
 	"churnbed/node/core"
+	"churnbed/node/eventlog"
 )
 
 // Schema is the version of manifest.json and summary.json.
@@ -64,27 +65,30 @@ var ErrNotARun = errors.New("not a run directory")
 // Manifest says what was run, by what, where. The host's name is left out on
 // purpose: run directories are passed on.
 type Manifest struct {
-	Schema      int       `json:"schema"`
-	Engine      string    `json:"engine"` // Emulated or Simulated
-	Version     string    `json:"churnbed_version"`
-	GoVersion   string    `json:"go_version"`
-	Kernel      string    `json:"kernel"`
-	Cores       int       `json:"cores"`
-	MemoryBytes int64     `json:"memory_bytes"`
-	Seed        uint64    `json:"seed"`
-	Command     []string  `json:"command"`
-	Fabric      string    `json:"fabric"` // netem, relay; "" where simulated
-	FabricWhy   string    `json:"fabric_why,omitempty"`
-	TimeScale   float64   `json:"time_scale"`
-	Nodes       int       `json:"nodes"`
-	Links       int       `json:"links"`
-	Algorithm   string    `json:"algorithm,omitempty"`
-	Membership  string    `json:"membership,omitempty"`
-	Holders     int       `json:"holders,omitempty"`   // how many may be in the critical section at once; 0 = 1
-	SettleMS    float64   `json:"settle_ms,omitempty"` // fairness counts requests from so long after the epoch on, scenario time
-	Arrivals    int       `json:"arrivals"`            // of the workload; 0 = not known beforehand (closed)
-	Started     time.Time `json:"started"`
-	Timing      Timing    `json:"timing"`
+	Schema      int      `json:"schema"`
+	Engine      string   `json:"engine"` // Emulated or Simulated
+	Version     string   `json:"churnbed_version"`
+	GoVersion   string   `json:"go_version"`
+	Kernel      string   `json:"kernel"`
+	Cores       int      `json:"cores"`
+	MemoryBytes int64    `json:"memory_bytes"`
+	Seed        uint64   `json:"seed"`
+	Command     []string `json:"command"`
+	Fabric      string   `json:"fabric"` // netem, relay; "" where simulated
+	FabricWhy   string   `json:"fabric_why,omitempty"`
+	TimeScale   float64  `json:"time_scale"`
+	Nodes       int      `json:"nodes"`
+	Links       int      `json:"links"`
+	Algorithm   string   `json:"algorithm,omitempty"`
+	Membership  string   `json:"membership,omitempty"`
+	Holders     int      `json:"holders,omitempty"`   // how many may be in the critical section at once; 0 = 1
+	SettleMS    float64  `json:"settle_ms,omitempty"` // fairness counts requests from so long after the epoch on, scenario time
+	Arrivals    int      `json:"arrivals"`            // of the workload; 0 = not known beforehand (closed)
+	// UpAtStart: nodes that run from the start, as ranges (0-7,9): a run that
+	// has begun has a log of each. Empty: not told.
+	UpAtStart string    `json:"up_at_start,omitempty"`
+	Started   time.Time `json:"started"`
+	Timing    Timing    `json:"timing"`
 	// Interrupted: the user ended the run early.
 	Interrupted bool `json:"interrupted,omitempty"`
 	// LogDigest is the SHA-256 over the event logs of a simulated run.
@@ -127,6 +131,17 @@ type FidelityParameters struct {
 	SliceMS        float64 `json:"slice_ms,omitempty"`
 }
 
+// SetUpAtStart notes which nodes run from the start.
+func (m *Manifest) SetUpAtStart(up []bool) {
+	var ids []core.NodeID
+	for i, u := range up {
+		if u {
+			ids = append(ids, core.NodeID(i))
+		}
+	}
+	m.UpAtStart = eventlog.FormatRanges(ids)
+}
+
 // Run is an opened run directory.
 type Run struct {
 	Dir      string
@@ -135,17 +150,20 @@ type Run struct {
 }
 
 // Create makes the run directory dir with its nodes folder and writes the
-// manifest. dir must not exist or be empty, so that no earlier result is
-// mixed with the new one.
+// manifest. dir must not exist, so that no earlier result is mixed with the
+// new one, and of two runs that are given the same name only one begins.
 func Create(dir string, m *Manifest) (*Run, error) {
-	switch entries, err := os.ReadDir(dir); {
-	case errors.Is(err, fs.ErrNotExist):
-	case err != nil:
+	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
 		return nil, fmt.Errorf("create run directory: %w", err)
-	case len(entries) > 0:
-		return nil, fmt.Errorf("create run directory: %s is not empty; name one that does not exist", dir)
 	}
-	if err := os.MkdirAll(filepath.Join(dir, NodesDir), 0o755); err != nil {
+	err := os.Mkdir(dir, 0o755)
+	if errors.Is(err, fs.ErrExist) {
+		return nil, fmt.Errorf("create run directory: %s exists; name one that does not", dir)
+	}
+	if err == nil {
+		err = os.Mkdir(filepath.Join(dir, NodesDir), 0o755)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("create run directory: %w", err)
 	}
 	r := &Run{Dir: dir, Manifest: *m}

@@ -159,8 +159,11 @@ func TestOpenRefuses(t *testing.T) {
 			t.Errorf("%s: %v, want %q", c.name, err, c.want)
 		}
 	}
-	if _, err := Create(filepath.Dir(file), &Manifest{}); err == nil || !strings.Contains(err.Error(), "is not empty") {
+	if _, err := Create(filepath.Dir(file), &Manifest{}); err == nil || !strings.Contains(err.Error(), "exists; name one that does not") {
 		t.Errorf("create in a full directory: %v", err)
+	}
+	if _, err := Create(t.TempDir(), &Manifest{}); err == nil {
+		t.Error("created in a directory that was there")
 	}
 }
 
@@ -244,4 +247,61 @@ func FuzzReadLinks(f *testing.F) {
 			t.Fatalf("%d rows of %q", n, s)
 		}
 	})
+}
+
+// Logs that must be there and are not make a run unsound: the judge would
+// take silence for good behaviour.
+func TestMissingLogs(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		damage func(r *Run) error
+		want   string // "": nothing is found
+	}{
+		{"whole", func(*Run) error { return nil }, ""},
+		{"log of a node gone", func(r *Run) error { return os.Remove(r.NodeLog(1)) }, "nodes/1.jsonl: not a line"},
+		{"log of a node empty", func(r *Run) error { return os.Truncate(r.NodeLog(2), 0) }, "nodes/2.jsonl: not a line"},
+		{"log of a node that came later", func(r *Run) error { return os.Remove(r.NodeLog(3)) }, ""},
+		{"controller's log gone", func(r *Run) error { return os.Remove(r.Path(ControllerFile)) }, "controller.jsonl: no epoch"},
+		{"controller's log cut", func(r *Run) error {
+			return os.WriteFile(r.Path(ControllerFile), []byte(`{"t":0,"ev":"epoch","node":-1}`+"\n"), 0o644)
+		}, "controller.jsonl: no end"},
+		{"controller killed", func(r *Run) error {
+			m := r.Manifest
+			m.Timing.RunMS = -1
+			return errors.Join(os.WriteFile(r.Path(ControllerFile), []byte(`{"t":0,"ev":"epoch","node":-1}`+"\n"), 0o644), r.WriteManifest(&m))
+		}, ""},
+		{"ended while nodes joined", func(r *Run) error {
+			m := r.Manifest
+			m.Timing.RunMS = -1
+			return errors.Join(os.Remove(r.NodeLog(1)), os.Remove(r.Path(ControllerFile)), r.WriteManifest(&m))
+		}, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := newPlant(t, 4).end(10)
+			r.Manifest.SetUpAtStart([]bool{true, true, true, false})
+			if err := r.WriteManifest(&r.Manifest); err != nil {
+				t.Fatal(err)
+			}
+			if err := c.damage(r); err != nil {
+				t.Fatal(err)
+			}
+			r, err := Open(r.Dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			s, v, err := Judge(r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			switch {
+			case c.want == "" && v.LogErrorCount > 0:
+				t.Errorf("found %v", v.LogErrors)
+			case s.Interrupted != (c.name == "controller killed"):
+				t.Errorf("interrupted: %t", s.Interrupted)
+			case c.want == "":
+			case v.LogErrorCount != 1 || !strings.HasPrefix(v.LogErrors[0].String(), c.want) || s.Verdict != VerdictLogErrors:
+				t.Errorf("found %v, verdict %s; want %q", v.LogErrors, s.Verdict, c.want)
+			}
+		})
+	}
 }

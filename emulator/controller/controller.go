@@ -35,7 +35,7 @@ import (
 // Options say what to run and with what.
 type Options struct {
 	Scenario   *scenario.Scenario
-	Dir        string            // run directory; must not exist or be empty
+	Dir        string            // run directory; must not exist
 	Fabric     string            // fabric.Netem or fabric.Relay; decided by the caller
 	NodeBinary string            // path of churnbed-node
 	Manifest   *results.Manifest // what the caller knows; timing is filled in
@@ -83,6 +83,7 @@ func Run(ctx context.Context, opt Options) (*results.Run, error) {
 	sc := opt.Scenario
 	m := opt.Manifest
 	m.Timing = results.Timing{BringUpMS: -1, RunMS: -1, TeardownMS: -1}
+	m.SetUpAtStart(sc.Up)
 	dir, err := filepath.Abs(opt.Dir)
 	if err != nil {
 		return nil, fmt.Errorf("create run directory: %w", err)

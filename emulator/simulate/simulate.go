@@ -27,11 +27,12 @@ import (
 // logBuffer is the write buffer of one node's log.
 const logBuffer = 16 << 10
 
-// Run simulates sc into dir, which must not exist or be empty, and fills in
+// Run simulates sc into dir, which must not exist, and fills in
 // m's timing and digest. When ctx ends, the run ends early and the manifest
 // says so; Run then returns ctx's error.
 func Run(ctx context.Context, sc *scenario.Scenario, dir string, m *results.Manifest) (*results.Run, error) {
-	m.Engine, m.Timing = results.Simulated, results.Timing{}
+	m.Engine, m.Timing = results.Simulated, results.Timing{RunMS: -1}
+	m.SetUpAtStart(sc.Up)
 	run, err := results.Create(dir, m)
 	if err != nil {
 		return nil, err

@@ -249,12 +249,11 @@ func freeDir(dir string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	entries, err := os.ReadDir(dir)
-	switch {
+	switch _, err = os.Lstat(dir); {
 	case errors.Is(err, fs.ErrNotExist):
 		err = os.MkdirAll(filepath.Dir(dir), 0o755)
-	case err == nil && len(entries) > 0:
-		err = fmt.Errorf("%s is not empty; name one that does not exist (--out names another)", dir)
+	case err == nil:
+		err = fmt.Errorf("%s exists; name one that does not (--out names another)", dir)
 	}
 	if err != nil {
 		return "", fmt.Errorf("create run directory: %w", err)
