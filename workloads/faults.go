@@ -14,10 +14,29 @@ import (
 
 // Roles by which Fault.Role chooses nodes at run time.
 const (
-	RoleHolder = "holder" // in the critical section
-	RoleWaiter = "waiter" // asked and not yet in
-	RoleIdle   = "idle"   // neither
+	RoleHolder = "holder" // in the critical section; with k-groups: runs a routine that holds a device's lock
+	RoleWaiter = "waiter" // asked and not yet in; with k-groups: runs a routine that waits for a lock
+	RoleLeader = "leader" // with k-groups: serves a group
+	RoleIdle   = "idle"   // none of these
 )
+
+// Standing is what a node is now, as far as roles go.
+type Standing struct{ Joined, Holds, Waits, Leads bool }
+
+// In reports whether the node has a role.
+func (s Standing) In(role string) bool {
+	switch role {
+	case RoleHolder:
+		return s.Holds
+	case RoleWaiter:
+		return s.Waits
+	case RoleLeader:
+		return s.Leads
+	case RoleIdle:
+		return s.Joined && !s.Holds && !s.Waits && !s.Leads
+	}
+	return false
+}
 
 // Merge joins schedules into one, ascending by time. Faults of the same
 // instant keep their order, those of earlier schedules first.
@@ -77,7 +96,7 @@ func (f Fault) validate(nodes int) error {
 		if f.Count != 0 || f.After != 0 {
 			return errors.New("count and after are allowed only with a role")
 		}
-	case RoleHolder, RoleWaiter, RoleIdle:
+	case RoleHolder, RoleWaiter, RoleLeader, RoleIdle:
 		switch {
 		case f.Count < 1 || f.Count > nodes:
 			return fmt.Errorf("count %d of %s: allowed are 1..%d", f.Count, f.Role, nodes)
@@ -87,7 +106,7 @@ func (f Fault) validate(nodes int) error {
 			return fmt.Errorf("a role is allowed only with %v", roleVerbs)
 		}
 	default:
-		return fmt.Errorf("role %q: allowed are holder, waiter, idle", f.Role)
+		return fmt.Errorf("role %q: allowed are holder, waiter, leader, idle", f.Role)
 	}
 	switch f.Verb {
 	case Crash, Poweroff, Pause, Resume, Restart, Leave, Join:

@@ -70,6 +70,7 @@ func TestExpandRules(t *testing.T) {
 		{"at 3s poweroff nodes 1,4-7 for 10s", []string{"3s poweroff nodes [1 4 5 6 7]", "13s restart nodes [1 4 5 6 7]"}},
 		{"at 3s poweroff nodes 4-6,5,1 restart after 1s", []string{"3s poweroff nodes [1 4 5 6]", "4s restart nodes [1 4 5 6]"}},
 		{"at 4s pause holder for 500ms", []string{"4s pause 1 holder after 500ms"}},
+		{"at 4s crash leader", []string{"4s crash 1 leader after 0s"}},
 		{"at 4s crash 2 waiters", []string{"4s crash 2 waiter after 0s"}},
 		{"from 4s to 6s pause idle", []string{"4s pause 1 idle after 2s"}},
 		{"at 4s pause node 2 for 500ms", []string{"4s pause nodes [2]", "4.5s resume nodes [2]"}},
@@ -407,7 +408,7 @@ func TestChurnRule(t *testing.T) {
 func drawRule(t *rapid.T) string {
 	pick := func(label string, from ...string) string { return rapid.SampledFrom(from).Draw(t, label) }
 	known := pick("known", "all", "node 3", "nodes 1,4-7", "tag:gateway", "nodes tag:gateway,5")
-	nodes := pick("nodes", known, "10%", "33.3 % nodes", "2 nodes", "holder", "3 waiters", "idle")
+	nodes := pick("nodes", known, "10%", "33.3 % nodes", "2 nodes", "holder", "3 waiters", "2 leaders", "idle")
 	links := pick("links", "link 3-4", "links 0-1,7-0", "links of "+known)
 	undo := pick("undo", "", " for 700ms", " restart after 1s")
 	lasts := pick("lasts", "", " for 700ms")

@@ -316,7 +316,7 @@ func (p *ruleParser) consistent(action token) error {
 
 // nodes parses any choice of nodes.
 func (p *ruleParser) nodes() (NodeSet, error) {
-	const allowed = "nodes LIST, tag:NAME, all, N%, N nodes, holder, waiter or idle"
+	const allowed = "nodes LIST, tag:NAME, all, N%, N nodes, holder, waiter, leader or idle"
 	t := p.peek()
 	if !startsNumber(t.text) {
 		if role, ok := p.role(); ok {
@@ -346,11 +346,13 @@ func (p *ruleParser) nodes() (NodeSet, error) {
 }
 
 func (p *ruleParser) role() (string, bool) {
-	switch word, _ := p.accept("holder", "holders", "waiter", "waiters", "idle"); word {
+	switch word, _ := p.accept("holder", "holders", "waiter", "waiters", "leader", "leaders", "idle"); word {
 	case "holder", "holders":
 		return RoleHolder, true
 	case "waiter", "waiters":
 		return RoleWaiter, true
+	case "leader", "leaders":
+		return RoleLeader, true
 	case "idle":
 		return RoleIdle, true
 	default:

@@ -28,7 +28,7 @@
 //	known    = "all" [ "nodes" ] | ( "node" | "nodes" ) list | "tag:" name { "," item } .
 //	list     = item { "," item } .
 //	item     = id | id "-" id | "tag:" name .
-//	role     = "holder" | "holders" | "waiter" | "waiters" | "idle" .
+//	role     = "holder" | "holders" | "waiter" | "waiters" | "leader" | "leaders" | "idle" .
 //	share    = number "%" .
 //	link     = "link" | "links" .
 //	links    = pair { "," pair } | "of" known .
@@ -49,7 +49,10 @@
 //   - A share or count of nodes is drawn at random when the rule is expanded,
 //     again at every repetition, among those the rule has not down already,
 //     and, with "of", among the list, of which the share is then taken. A role
-//     is looked up at run time.
+//     is looked up at run time: holder is who is in the critical section, waiter
+//     who asked for it. With k-groups (algorithms comesh and hub) leader is who
+//     serves a group, holder who runs a routine that holds a device's lock,
+//     waiter who runs one that waits for a lock. idle is none of these.
 //   - trigger fires a routine by hand (algorithms comesh and hub).
 //   - flap takes the links down at A, up at A+D, down at A+2D, ... and leaves
 //     them up at B.
@@ -108,7 +111,7 @@ type Fault struct {
 	Verb Verb          `json:"verb"`
 	// Nodes are the nodes it concerns. Where Role is set they are chosen at
 	// run time instead: Count nodes in that role ("holder", "waiter",
-	// "idle"), ties broken by the lowest id.
+	// "leader", "idle"), ties broken by the lowest id.
 	Nodes []core.NodeID `json:"nodes,omitempty"`
 	Role  string        `json:"role,omitempty"`
 	Count int           `json:"count,omitempty"`

@@ -63,8 +63,8 @@ type Progress struct {
 	Total    int
 	Elapsed  time.Duration // scenario time since the epoch
 	Alive    int
-	Waiting  int // nodes in state WAIT
-	Served   int
+	Waiting  int // nodes in state WAIT; with k-groups: that run a routine that waits for a lock
+	Served   int // requests; with k-groups: routines
 	Requests int // of the workload, 0 = not known beforehand
 	Kills    int
 	Restarts int
@@ -298,7 +298,7 @@ func (c *controller) show() {
 	for _, n := range c.nodes {
 		if n.alive {
 			c.progress.Alive++
-			if n.state == controlpb.Report_Changed_WAIT {
+			if n.standing().Waits {
 				c.progress.Waiting++
 			}
 		}

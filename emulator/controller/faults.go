@@ -174,7 +174,7 @@ func (c *controller) strikeRole(life context.Context, p pendingRole) {
 	defer func() { c.hands.origin = before }()
 	var struck []*node
 	for _, n := range c.nodes {
-		if n.alive && !n.paused && !n.leaving && inRole(n, f.Role) && len(struck) < max(1, f.Count) {
+		if n.alive && !n.paused && !n.leaving && n.standing().In(f.Role) && len(struck) < max(1, f.Count) {
 			struck = append(struck, n)
 		}
 	}
@@ -213,14 +213,10 @@ func (c *controller) retryRoles(life context.Context) {
 	}
 }
 
-func inRole(n *node, role string) bool {
-	switch role {
-	case "holder":
-		return n.state == controlpb.Report_Changed_HELD
-	case "waiter":
-		return n.state == controlpb.Report_Changed_WAIT
-	case "idle":
-		return n.joined && n.state == controlpb.Report_Changed_NONE
+// standing is what a node is, as far as it has told.
+func (n *node) standing() workloads.Standing {
+	return workloads.Standing{
+		Joined: n.joined, Leads: n.leads != "",
+		Holds: n.holds || n.state == controlpb.Report_Changed_HELD, Waits: n.waits || n.state == controlpb.Report_Changed_WAIT,
 	}
-	return false
 }

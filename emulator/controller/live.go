@@ -51,7 +51,7 @@ func (c *controller) openHands() {
 	t := c.sc.Topology
 	info := live.Info{
 		Name: filepath.Base(c.run_.Dir), Dir: c.run_.Dir, PID: os.Getpid(), Started: time.Now(), Fabric: c.opt.Fabric,
-		Algorithm: c.sc.Algorithm.Name, Membership: c.sc.Membership.Service, Seed: c.sc.Seed, TimeScale: c.sc.TimeScale,
+		Algorithm: c.sc.Algorithm.Name, Membership: c.sc.Membership.Service, Seed: c.sc.Seed, TimeScale: c.sc.TimeScale, Groups: c.groups(),
 		Positions: make([][2]float64, len(t.Nodes)),
 	}
 	for i := range t.Nodes {
@@ -90,7 +90,10 @@ func (c *controller) look(now bool) {
 	states := make([]live.Node, len(c.nodes))
 	for i, n := range c.nodes {
 		s := &states[i]
-		s.ID, s.Life, s.Entries, s.State = i, n.inc.Start(), n.entries, n.shown()
+		s.ID, s.Life, s.Entries, s.State, s.Leads = i, n.inc.Start(), n.entries, n.shown(), n.leads
+		if n.alive && n.leads != "" {
+			f.Leaders++
+		}
 		if n.alive {
 			f.Up++
 		}
@@ -111,9 +114,9 @@ func (n *node) shown() string {
 		return live.Down
 	case n.paused:
 		return live.Paused
-	case n.state == controlpb.Report_Changed_HELD:
+	case n.standing().Holds:
 		return live.Holding
-	case n.state == controlpb.Report_Changed_WAIT:
+	case n.standing().Waits:
 		return live.Waiting
 	case !n.joined:
 		return live.Joining
@@ -236,7 +239,7 @@ func (c *controller) act(life context.Context, action string) (string, error) {
 	if rule.Set.Burst != nil && c.opt.Fabric == fabric.KindNetem {
 		return "", errors.New("burst loss needs the relay (run --fabric relay)")
 	}
-	if err := c.sc.CheckTriggers(faults); err != nil {
+	if err := c.sc.CheckFaults(faults); err != nil {
 		return "", err
 	}
 	if err := c.futile(faults[0]); err != nil {
@@ -320,4 +323,12 @@ func (c *controller) note(n *noted) {
 		T: int64(c.now()), Kind: eventlog.Note, Node: -1, Verb: n.verb, Origin: eventlog.Live,
 		Text: strings.TrimSpace(fmt.Sprintf("node %d %s", n.node, n.text)),
 	})
+}
+
+// groups is how many groups of devices the run has.
+func (c *controller) groups() int {
+	if c.sc.Group == nil {
+		return 0
+	}
+	return c.sc.Group.Groups()
 }

@@ -89,7 +89,7 @@ func (c *controller) take(life context.Context, e any) {
 	switch e := e.(type) {
 	case reported:
 		c.heard(e)
-		if e.report.GetChanged() != nil && len(c.waiting) > 0 {
+		if (e.report.GetChanged() != nil || e.report.GetStanding() != nil) && len(c.waiting) > 0 {
 			c.retryRoles(life)
 		}
 	case *controlpb.Exit:

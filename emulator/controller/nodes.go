@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -35,7 +36,12 @@ type node struct {
 	stopped bool           // it has reported an orderly end
 	again   workloads.Verb // restart or join, due as soon as it has left
 	state   controlpb.Report_Changed_State
-	entries int // into the critical section, of all lives
+	entries int // into the critical section, of all lives; with k-groups: routines it saw through
+	// With k-groups: the groups that it serves, whether it runs a routine that
+	// holds locks or waits for one, and how many it saw through in this life.
+	leads        string
+	holds, waits bool
+	executed     int
 }
 
 // NodeError says that a node process failed by itself.
@@ -208,6 +214,16 @@ func (c *controller) heard(e reported) {
 			n.entries++
 		}
 		n.state, n.idle = r.Changed.GetState(), false
+	case *controlpb.Report_Standing_:
+		s := r.Standing
+		leads := make([]string, len(s.GetLeads()))
+		for i, g := range s.GetLeads() {
+			leads[i] = strconv.Itoa(int(g))
+		}
+		more := int(s.GetExecuted()) - n.executed
+		n.leads, n.holds, n.waits, n.executed = strings.Join(leads, " "), s.GetHolds(), s.GetWaits(), int(s.GetExecuted())
+		n.entries += more
+		c.progress.Served += more
 	case *controlpb.Report_Idle_:
 		n.idle = true
 	case *controlpb.Report_Failed_:

@@ -797,6 +797,7 @@ type Report struct {
 	//	*Report_Stopped_
 	//	*Report_Failed_
 	//	*Report_Idle_
+	//	*Report_Standing_
 	What          isReport_What `protobuf_oneof:"what"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -893,6 +894,15 @@ func (x *Report) GetIdle() *Report_Idle {
 	return nil
 }
 
+func (x *Report) GetStanding() *Report_Standing {
+	if x != nil {
+		if x, ok := x.What.(*Report_Standing_); ok {
+			return x.Standing
+		}
+	}
+	return nil
+}
+
 type isReport_What interface {
 	isReport_What()
 }
@@ -921,6 +931,10 @@ type Report_Idle_ struct {
 	Idle *Report_Idle `protobuf:"bytes,6,opt,name=idle,proto3,oneof"` // all local arrivals are done
 }
 
+type Report_Standing_ struct {
+	Standing *Report_Standing `protobuf:"bytes,7,opt,name=standing,proto3,oneof"` // k-groups: what the node is to them changed
+}
+
 func (*Report_Hello_) isReport_What() {}
 
 func (*Report_Joined_) isReport_What() {}
@@ -932,6 +946,8 @@ func (*Report_Stopped_) isReport_What() {}
 func (*Report_Failed_) isReport_What() {}
 
 func (*Report_Idle_) isReport_What() {}
+
+func (*Report_Standing_) isReport_What() {}
 
 // Command is what the controller tells a node.
 type Command struct {
@@ -1612,6 +1628,74 @@ func (*Report_Idle) Descriptor() ([]byte, []int) {
 	return file_control_proto_rawDescGZIP(), []int{12, 5}
 }
 
+type Report_Standing struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Leads         []int32                `protobuf:"varint,1,rep,packed,name=leads,proto3" json:"leads,omitempty"` // groups that it serves, ascending
+	Holds         bool                   `protobuf:"varint,2,opt,name=holds,proto3" json:"holds,omitempty"`        // it runs a routine that holds a device's lock
+	Waits         bool                   `protobuf:"varint,3,opt,name=waits,proto3" json:"waits,omitempty"`        // it runs a routine that waits for one
+	Executed      uint32                 `protobuf:"varint,4,opt,name=executed,proto3" json:"executed,omitempty"`  // routines it saw through, in this life
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Report_Standing) Reset() {
+	*x = Report_Standing{}
+	mi := &file_control_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Report_Standing) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Report_Standing) ProtoMessage() {}
+
+func (x *Report_Standing) ProtoReflect() protoreflect.Message {
+	mi := &file_control_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Report_Standing.ProtoReflect.Descriptor instead.
+func (*Report_Standing) Descriptor() ([]byte, []int) {
+	return file_control_proto_rawDescGZIP(), []int{12, 6}
+}
+
+func (x *Report_Standing) GetLeads() []int32 {
+	if x != nil {
+		return x.Leads
+	}
+	return nil
+}
+
+func (x *Report_Standing) GetHolds() bool {
+	if x != nil {
+		return x.Holds
+	}
+	return false
+}
+
+func (x *Report_Standing) GetWaits() bool {
+	if x != nil {
+		return x.Waits
+	}
+	return false
+}
+
+func (x *Report_Standing) GetExecuted() uint32 {
+	if x != nil {
+		return x.Executed
+	}
+	return 0
+}
+
 type Command_Configure struct {
 	state           protoimpl.MessageState `protogen:"open.v1"`
 	ConfigJson      []byte                 `protobuf:"bytes,1,opt,name=config_json,json=configJson,proto3" json:"config_json,omitempty"`                   // node/stack.Config
@@ -1623,7 +1707,7 @@ type Command_Configure struct {
 
 func (x *Command_Configure) Reset() {
 	*x = Command_Configure{}
-	mi := &file_control_proto_msgTypes[23]
+	mi := &file_control_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1635,7 +1719,7 @@ func (x *Command_Configure) String() string {
 func (*Command_Configure) ProtoMessage() {}
 
 func (x *Command_Configure) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[23]
+	mi := &file_control_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1681,7 +1765,7 @@ type Command_Begin struct {
 
 func (x *Command_Begin) Reset() {
 	*x = Command_Begin{}
-	mi := &file_control_proto_msgTypes[24]
+	mi := &file_control_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1693,7 +1777,7 @@ func (x *Command_Begin) String() string {
 func (*Command_Begin) ProtoMessage() {}
 
 func (x *Command_Begin) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[24]
+	mi := &file_control_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1724,7 +1808,7 @@ type Command_Leave struct {
 
 func (x *Command_Leave) Reset() {
 	*x = Command_Leave{}
-	mi := &file_control_proto_msgTypes[25]
+	mi := &file_control_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1736,7 +1820,7 @@ func (x *Command_Leave) String() string {
 func (*Command_Leave) ProtoMessage() {}
 
 func (x *Command_Leave) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[25]
+	mi := &file_control_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1760,7 +1844,7 @@ type Command_Stop struct {
 
 func (x *Command_Stop) Reset() {
 	*x = Command_Stop{}
-	mi := &file_control_proto_msgTypes[26]
+	mi := &file_control_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1772,7 +1856,7 @@ func (x *Command_Stop) String() string {
 func (*Command_Stop) ProtoMessage() {}
 
 func (x *Command_Stop) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[26]
+	mi := &file_control_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1798,7 +1882,7 @@ type Command_Enter struct {
 
 func (x *Command_Enter) Reset() {
 	*x = Command_Enter{}
-	mi := &file_control_proto_msgTypes[27]
+	mi := &file_control_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1810,7 +1894,7 @@ func (x *Command_Enter) String() string {
 func (*Command_Enter) ProtoMessage() {}
 
 func (x *Command_Enter) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[27]
+	mi := &file_control_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1851,7 +1935,7 @@ type Command_Told struct {
 
 func (x *Command_Told) Reset() {
 	*x = Command_Told{}
-	mi := &file_control_proto_msgTypes[28]
+	mi := &file_control_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1863,7 +1947,7 @@ func (x *Command_Told) String() string {
 func (*Command_Told) ProtoMessage() {}
 
 func (x *Command_Told) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[28]
+	mi := &file_control_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1909,7 +1993,7 @@ type Command_Links struct {
 
 func (x *Command_Links) Reset() {
 	*x = Command_Links{}
-	mi := &file_control_proto_msgTypes[29]
+	mi := &file_control_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1921,7 +2005,7 @@ func (x *Command_Links) String() string {
 func (*Command_Links) ProtoMessage() {}
 
 func (x *Command_Links) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[29]
+	mi := &file_control_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1953,7 +2037,7 @@ type Command_Trigger struct {
 
 func (x *Command_Trigger) Reset() {
 	*x = Command_Trigger{}
-	mi := &file_control_proto_msgTypes[30]
+	mi := &file_control_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1965,7 +2049,7 @@ func (x *Command_Trigger) String() string {
 func (*Command_Trigger) ProtoMessage() {}
 
 func (x *Command_Trigger) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[30]
+	mi := &file_control_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2054,14 +2138,15 @@ const file_control_proto_rawDesc = "" +
 	"\vincarnation\x18\x02 \x01(\rR\vincarnation\x12\x16\n" +
 	"\x06status\x18\x03 \x01(\tR\x06status\x12\x0e\n" +
 	"\x02at\x18\x04 \x01(\x03R\x02at\x12\x16\n" +
-	"\x06stderr\x18\x05 \x01(\tR\x06stderr\"\xe5\x05\n" +
+	"\x06stderr\x18\x05 \x01(\tR\x06stderr\"\x93\a\n" +
 	"\x06Report\x129\n" +
 	"\x05hello\x18\x01 \x01(\v2!.churnbed.control.v1.Report.HelloH\x00R\x05hello\x12<\n" +
 	"\x06joined\x18\x02 \x01(\v2\".churnbed.control.v1.Report.JoinedH\x00R\x06joined\x12?\n" +
 	"\achanged\x18\x03 \x01(\v2#.churnbed.control.v1.Report.ChangedH\x00R\achanged\x12?\n" +
 	"\astopped\x18\x04 \x01(\v2#.churnbed.control.v1.Report.StoppedH\x00R\astopped\x12<\n" +
 	"\x06failed\x18\x05 \x01(\v2\".churnbed.control.v1.Report.FailedH\x00R\x06failed\x126\n" +
-	"\x04idle\x18\x06 \x01(\v2 .churnbed.control.v1.Report.IdleH\x00R\x04idle\x1ak\n" +
+	"\x04idle\x18\x06 \x01(\v2 .churnbed.control.v1.Report.IdleH\x00R\x04idle\x12B\n" +
+	"\bstanding\x18\a \x01(\v2$.churnbed.control.v1.Report.StandingH\x00R\bstanding\x1ak\n" +
 	"\x05Hello\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\rR\x04node\x12 \n" +
 	"\vincarnation\x18\x02 \x01(\rR\vincarnation\x12\x10\n" +
@@ -2081,7 +2166,12 @@ const file_control_proto_rawDesc = "" +
 	"\aStopped\x1a\x1e\n" +
 	"\x06Failed\x12\x14\n" +
 	"\x05error\x18\x01 \x01(\tR\x05error\x1a\x06\n" +
-	"\x04IdleB\x06\n" +
+	"\x04Idle\x1ah\n" +
+	"\bStanding\x12\x14\n" +
+	"\x05leads\x18\x01 \x03(\x05R\x05leads\x12\x14\n" +
+	"\x05holds\x18\x02 \x01(\bR\x05holds\x12\x14\n" +
+	"\x05waits\x18\x03 \x01(\bR\x05waits\x12\x1a\n" +
+	"\bexecuted\x18\x04 \x01(\rR\bexecutedB\x06\n" +
 	"\x04what\"\xf8\x06\n" +
 	"\aCommand\x12F\n" +
 	"\tconfigure\x18\x01 \x01(\v2&.churnbed.control.v1.Command.ConfigureH\x00R\tconfigure\x12:\n" +
@@ -2139,7 +2229,7 @@ func file_control_proto_rawDescGZIP() []byte {
 }
 
 var file_control_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_control_proto_msgTypes = make([]protoimpl.MessageInfo, 31)
+var file_control_proto_msgTypes = make([]protoimpl.MessageInfo, 32)
 var file_control_proto_goTypes = []any{
 	(SetLinksRequest_LinkChange_State)(0), // 0: churnbed.control.v1.SetLinksRequest.LinkChange.State
 	(Report_Changed_State)(0),             // 1: churnbed.control.v1.Report.Changed.State
@@ -2166,14 +2256,15 @@ var file_control_proto_goTypes = []any{
 	(*Report_Stopped)(nil),                // 22: churnbed.control.v1.Report.Stopped
 	(*Report_Failed)(nil),                 // 23: churnbed.control.v1.Report.Failed
 	(*Report_Idle)(nil),                   // 24: churnbed.control.v1.Report.Idle
-	(*Command_Configure)(nil),             // 25: churnbed.control.v1.Command.Configure
-	(*Command_Begin)(nil),                 // 26: churnbed.control.v1.Command.Begin
-	(*Command_Leave)(nil),                 // 27: churnbed.control.v1.Command.Leave
-	(*Command_Stop)(nil),                  // 28: churnbed.control.v1.Command.Stop
-	(*Command_Enter)(nil),                 // 29: churnbed.control.v1.Command.Enter
-	(*Command_Told)(nil),                  // 30: churnbed.control.v1.Command.Told
-	(*Command_Links)(nil),                 // 31: churnbed.control.v1.Command.Links
-	(*Command_Trigger)(nil),               // 32: churnbed.control.v1.Command.Trigger
+	(*Report_Standing)(nil),               // 25: churnbed.control.v1.Report.Standing
+	(*Command_Configure)(nil),             // 26: churnbed.control.v1.Command.Configure
+	(*Command_Begin)(nil),                 // 27: churnbed.control.v1.Command.Begin
+	(*Command_Leave)(nil),                 // 28: churnbed.control.v1.Command.Leave
+	(*Command_Stop)(nil),                  // 29: churnbed.control.v1.Command.Stop
+	(*Command_Enter)(nil),                 // 30: churnbed.control.v1.Command.Enter
+	(*Command_Told)(nil),                  // 31: churnbed.control.v1.Command.Told
+	(*Command_Links)(nil),                 // 32: churnbed.control.v1.Command.Links
+	(*Command_Trigger)(nil),               // 33: churnbed.control.v1.Command.Trigger
 }
 var file_control_proto_depIdxs = []int32{
 	16, // 0: churnbed.control.v1.SetLinksRequest.changes:type_name -> churnbed.control.v1.SetLinksRequest.LinkChange
@@ -2186,35 +2277,36 @@ var file_control_proto_depIdxs = []int32{
 	22, // 7: churnbed.control.v1.Report.stopped:type_name -> churnbed.control.v1.Report.Stopped
 	23, // 8: churnbed.control.v1.Report.failed:type_name -> churnbed.control.v1.Report.Failed
 	24, // 9: churnbed.control.v1.Report.idle:type_name -> churnbed.control.v1.Report.Idle
-	25, // 10: churnbed.control.v1.Command.configure:type_name -> churnbed.control.v1.Command.Configure
-	26, // 11: churnbed.control.v1.Command.begin:type_name -> churnbed.control.v1.Command.Begin
-	27, // 12: churnbed.control.v1.Command.leave:type_name -> churnbed.control.v1.Command.Leave
-	28, // 13: churnbed.control.v1.Command.stop:type_name -> churnbed.control.v1.Command.Stop
-	29, // 14: churnbed.control.v1.Command.enter:type_name -> churnbed.control.v1.Command.Enter
-	30, // 15: churnbed.control.v1.Command.told:type_name -> churnbed.control.v1.Command.Told
-	31, // 16: churnbed.control.v1.Command.links:type_name -> churnbed.control.v1.Command.Links
-	32, // 17: churnbed.control.v1.Command.trigger:type_name -> churnbed.control.v1.Command.Trigger
-	0,  // 18: churnbed.control.v1.SetLinksRequest.LinkChange.state:type_name -> churnbed.control.v1.SetLinksRequest.LinkChange.State
-	1,  // 19: churnbed.control.v1.Report.Changed.state:type_name -> churnbed.control.v1.Report.Changed.State
-	14, // 20: churnbed.control.v1.Controller.Attach:input_type -> churnbed.control.v1.Report
-	2,  // 21: churnbed.control.v1.Supervisor.Build:input_type -> churnbed.control.v1.BuildRequest
-	4,  // 22: churnbed.control.v1.Supervisor.Start:input_type -> churnbed.control.v1.StartRequest
-	6,  // 23: churnbed.control.v1.Supervisor.Signal:input_type -> churnbed.control.v1.SignalRequest
-	8,  // 24: churnbed.control.v1.Supervisor.SetLinks:input_type -> churnbed.control.v1.SetLinksRequest
-	10, // 25: churnbed.control.v1.Supervisor.Measure:input_type -> churnbed.control.v1.MeasureRequest
-	12, // 26: churnbed.control.v1.Supervisor.Exits:input_type -> churnbed.control.v1.ExitsRequest
-	15, // 27: churnbed.control.v1.Controller.Attach:output_type -> churnbed.control.v1.Command
-	3,  // 28: churnbed.control.v1.Supervisor.Build:output_type -> churnbed.control.v1.BuildProgress
-	5,  // 29: churnbed.control.v1.Supervisor.Start:output_type -> churnbed.control.v1.StartReply
-	7,  // 30: churnbed.control.v1.Supervisor.Signal:output_type -> churnbed.control.v1.SignalReply
-	9,  // 31: churnbed.control.v1.Supervisor.SetLinks:output_type -> churnbed.control.v1.SetLinksReply
-	11, // 32: churnbed.control.v1.Supervisor.Measure:output_type -> churnbed.control.v1.MeasureReply
-	13, // 33: churnbed.control.v1.Supervisor.Exits:output_type -> churnbed.control.v1.Exit
-	27, // [27:34] is the sub-list for method output_type
-	20, // [20:27] is the sub-list for method input_type
-	20, // [20:20] is the sub-list for extension type_name
-	20, // [20:20] is the sub-list for extension extendee
-	0,  // [0:20] is the sub-list for field type_name
+	25, // 10: churnbed.control.v1.Report.standing:type_name -> churnbed.control.v1.Report.Standing
+	26, // 11: churnbed.control.v1.Command.configure:type_name -> churnbed.control.v1.Command.Configure
+	27, // 12: churnbed.control.v1.Command.begin:type_name -> churnbed.control.v1.Command.Begin
+	28, // 13: churnbed.control.v1.Command.leave:type_name -> churnbed.control.v1.Command.Leave
+	29, // 14: churnbed.control.v1.Command.stop:type_name -> churnbed.control.v1.Command.Stop
+	30, // 15: churnbed.control.v1.Command.enter:type_name -> churnbed.control.v1.Command.Enter
+	31, // 16: churnbed.control.v1.Command.told:type_name -> churnbed.control.v1.Command.Told
+	32, // 17: churnbed.control.v1.Command.links:type_name -> churnbed.control.v1.Command.Links
+	33, // 18: churnbed.control.v1.Command.trigger:type_name -> churnbed.control.v1.Command.Trigger
+	0,  // 19: churnbed.control.v1.SetLinksRequest.LinkChange.state:type_name -> churnbed.control.v1.SetLinksRequest.LinkChange.State
+	1,  // 20: churnbed.control.v1.Report.Changed.state:type_name -> churnbed.control.v1.Report.Changed.State
+	14, // 21: churnbed.control.v1.Controller.Attach:input_type -> churnbed.control.v1.Report
+	2,  // 22: churnbed.control.v1.Supervisor.Build:input_type -> churnbed.control.v1.BuildRequest
+	4,  // 23: churnbed.control.v1.Supervisor.Start:input_type -> churnbed.control.v1.StartRequest
+	6,  // 24: churnbed.control.v1.Supervisor.Signal:input_type -> churnbed.control.v1.SignalRequest
+	8,  // 25: churnbed.control.v1.Supervisor.SetLinks:input_type -> churnbed.control.v1.SetLinksRequest
+	10, // 26: churnbed.control.v1.Supervisor.Measure:input_type -> churnbed.control.v1.MeasureRequest
+	12, // 27: churnbed.control.v1.Supervisor.Exits:input_type -> churnbed.control.v1.ExitsRequest
+	15, // 28: churnbed.control.v1.Controller.Attach:output_type -> churnbed.control.v1.Command
+	3,  // 29: churnbed.control.v1.Supervisor.Build:output_type -> churnbed.control.v1.BuildProgress
+	5,  // 30: churnbed.control.v1.Supervisor.Start:output_type -> churnbed.control.v1.StartReply
+	7,  // 31: churnbed.control.v1.Supervisor.Signal:output_type -> churnbed.control.v1.SignalReply
+	9,  // 32: churnbed.control.v1.Supervisor.SetLinks:output_type -> churnbed.control.v1.SetLinksReply
+	11, // 33: churnbed.control.v1.Supervisor.Measure:output_type -> churnbed.control.v1.MeasureReply
+	13, // 34: churnbed.control.v1.Supervisor.Exits:output_type -> churnbed.control.v1.Exit
+	28, // [28:35] is the sub-list for method output_type
+	21, // [21:28] is the sub-list for method input_type
+	21, // [21:21] is the sub-list for extension type_name
+	21, // [21:21] is the sub-list for extension extendee
+	0,  // [0:21] is the sub-list for field type_name
 }
 
 func init() { file_control_proto_init() }
@@ -2229,6 +2321,7 @@ func file_control_proto_init() {
 		(*Report_Stopped_)(nil),
 		(*Report_Failed_)(nil),
 		(*Report_Idle_)(nil),
+		(*Report_Standing_)(nil),
 	}
 	file_control_proto_msgTypes[13].OneofWrappers = []any{
 		(*Command_Configure_)(nil),
@@ -2246,7 +2339,7 @@ func file_control_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_control_proto_rawDesc), len(file_control_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   31,
+			NumMessages:   32,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

@@ -46,6 +46,11 @@ type Info struct {
 	Seed       uint64       `json:"seed"`
 	TimeScale  float64      `json:"time_scale"`
 	Positions  [][2]float64 `json:"positions"` // metres, by node
+	// Groups is how many groups of devices there are; 0: no k-groups. Where
+	// there are, a node that holds runs a routine that holds a device's lock,
+	// one that waits runs a routine that waits for one, and Served and Entries
+	// count routines that were seen through.
+	Groups int `json:"groups,omitempty"`
 }
 
 // Figures are the numbers of a run. Times are scenario time, rates a second
@@ -58,6 +63,7 @@ type Figures struct {
 	Up        int     `json:"up"`
 	Waiting   int     `json:"waiting"`
 	Holding   int     `json:"holding"`
+	Leaders   int     `json:"leaders,omitempty"` // nodes that serve groups
 	Kills     int     `json:"kills"`
 	Restarts  int     `json:"restarts"`
 	// Of the last seconds. Messages come from counters that nodes write every
@@ -73,9 +79,10 @@ type Figures struct {
 type Node struct {
 	ID      int    `json:"id"`
 	State   string `json:"state"`
-	Life    int    `json:"life"`    // number of its process start, from 1; 0: never started
-	Entries int    `json:"entries"` // into the critical section, all lives
-	Members int    `json:"members"` // length of its membership list; 0: not known
+	Life    int    `json:"life"`            // number of its process start, from 1; 0: never started
+	Entries int    `json:"entries"`         // into the critical section, all lives
+	Members int    `json:"members"`         // length of its membership list; 0: not known
+	Leads   string `json:"leads,omitempty"` // the groups that it serves, "0 3"
 }
 
 // Link is what is shown of a link, A < B.

@@ -96,14 +96,18 @@ const (
 	tagSimple = "simple"
 )
 
-// CheckTriggers reports a fault that fires a routine that there is not.
-func (s *Scenario) CheckTriggers(faults []workloads.Fault) error {
-	return checkTriggers(s.Group, faults)
+// CheckFaults reports a fault that means nothing with the scenario's
+// algorithm: it fires a routine that there is not, or strikes a leader.
+func (s *Scenario) CheckFaults(faults []workloads.Fault) error {
+	return checkFaults(s.Group, faults)
 }
 
-func checkTriggers(c *kgroup.Config, faults []workloads.Fault) error {
+func checkFaults(c *kgroup.Config, faults []workloads.Fault) error {
 	for i := range faults {
 		switch f := &faults[i]; {
+		case f.Role == workloads.RoleLeader && c == nil:
+			return fmt.Errorf("%s %s: only the algorithms %s and %s have leaders; allowed are %s, %s and %s", f.Verb, f.Role, stack.CoMesh, stack.Hub,
+				workloads.RoleHolder, workloads.RoleWaiter, workloads.RoleIdle)
 		case f.Verb != workloads.Trigger:
 		case c == nil:
 			return fmt.Errorf("trigger %d: only the algorithms %s and %s have routines", f.Routine, stack.CoMesh, stack.Hub)

@@ -134,6 +134,7 @@ func TestGroupProblems(t *testing.T) {
 		"algorithm: comesh\nduration: 1m\nroutines-file: /nowhere.yaml": "no such file or directory",
 		"algorithm: comesh\nduration: 1m\nroutines-file: " + routines:   "malformed condition",
 		"algorithm: comesh\nduration: 1m\nfault: [at 1s trigger 20]":    "want a routine from 0 to 19",
+		"algorithm: ra\nfault: [at 1s crash leader]":                    "have leaders; allowed are holder, waiter and idle",
 		"algorithm: ra\nfault: [at 1s trigger 0]":                       "have routines",
 		"algorithm: comesh\nduration: 1m\nlock-strategy: ala":           "want sla or ola",
 

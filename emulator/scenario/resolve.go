@@ -593,7 +593,7 @@ func (r *resolver) faults(rules []*workloads.Rule) {
 			r.badAt(r.origin.item("fault", i), "fault", err.Error())
 			continue
 		}
-		if err := checkTriggers(r.group, faults); err != nil && (r.group != nil || !r.spec.grouped()) {
+		if err := checkFaults(r.group, faults); err != nil && (r.group != nil || !r.spec.grouped()) {
 			r.badAt(r.origin.item("fault", i), "fault", fmt.Sprintf("%q: %v", r.spec.Fault[i], err))
 		}
 		if r.spec.Fabric == "netem" && rule.Set.Burst != nil {

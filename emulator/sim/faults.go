@@ -230,7 +230,7 @@ func (w *World) strikeRole(p pendingRole) {
 	var struck []core.NodeID
 	for i := range w.nodes {
 		n := &w.nodes[i]
-		if n.alive && !n.paused && !n.leaving && n.inRole(f.Role) && len(struck) < max(1, f.Count) {
+		if n.alive && !n.paused && !n.leaving && n.standing().In(f.Role) && len(struck) < max(1, f.Count) {
 			struck = append(struck, core.NodeID(i))
 		}
 	}
@@ -250,6 +250,13 @@ func (w *World) strikeRole(p pendingRole) {
 	}
 }
 
+// roleTaken lets faults that wait for a role strike, after this step.
+func (w *World) roleTaken() {
+	if len(w.waiting) > 0 {
+		w.after(w.now, w.retryRoles)
+	}
+}
+
 func (w *World) retryRoles() {
 	waiting := w.waiting
 	w.waiting = nil
@@ -258,14 +265,11 @@ func (w *World) retryRoles() {
 	}
 }
 
-func (n *node) inRole(role string) bool {
-	switch role {
-	case "holder":
-		return n.state == mutex.Held
-	case "waiter":
-		return n.state == mutex.Wait
-	case "idle":
-		return n.joined && n.state == mutex.None
+// standing is what a node is to faults on roles.
+func (n *node) standing() workloads.Standing {
+	s := workloads.Standing{Joined: n.joined, Holds: n.state == mutex.Held, Waits: n.state == mutex.Wait}
+	if g := n.groups; g != nil {
+		s.Holds, s.Waits, s.Leads = g.Holds, g.Waits, len(g.Leads) > 0
 	}
-	return false
+	return s
 }

@@ -14,6 +14,7 @@ import (
 	"churnbed/emulator/mesh"
 	"churnbed/node/core"
 	"churnbed/node/eventlog"
+	"churnbed/node/kgroup/smart"
 	"churnbed/node/membership"
 	"churnbed/node/mutex"
 	"churnbed/node/stack"
@@ -146,9 +147,10 @@ type node struct {
 	leaving bool
 	holding bool // in the critical section, by its log
 	state   mutex.State
-	timer   core.Instant  // earliest timer in the queue for this life
-	mail    []stack.Input // commands, while paused
-	inbox   []arrival     // frames, while paused
+	groups  *smart.Standing // nil: it has not told, or there are none
+	timer   core.Instant    // earliest timer in the queue for this life
+	mail    []stack.Input   // commands, while paused
+	inbox   []arrival       // frames, while paused
 }
 
 type arrival struct {
@@ -490,9 +492,10 @@ func (w *World) carryOut(id core.NodeID, effects []stack.Effect) {
 		case stack.State:
 			n.state = e.State
 			w.setIdle(n, false)
-			if len(w.waiting) > 0 {
-				w.after(w.now, w.retryRoles)
-			}
+			w.roleTaken()
+		case stack.Standing:
+			n.groups = e.Standing
+			w.roleTaken()
 		case stack.Joined:
 			if !n.joined && n.inc == core.FirstIncarnation && !w.began {
 				w.joining--

@@ -1,10 +1,13 @@
 package simulate_test
 
 import (
+	"slices"
 	"testing"
 
 	"churnbed/emulator/scenario"
+	"churnbed/node/eventlog"
 	"churnbed/results"
+	"churnbed/results/timeline"
 )
 
 // comesh runs a committed scenario with k-groups and judges it: whatever the
@@ -56,6 +59,47 @@ func TestGroupsUnderChurn(t *testing.T) {
 	g := comesh(t, "comesh250.yaml", "duration", "3m", "fault", "from 20s to 120s churn 40% of tag:smart restart after 10s").Groups
 	if g.Executed < 1000 || g.Elections < 20 || g.Migrations < 20 {
 		t.Errorf("%d executions, %d elections, %d migrations: want at least 1000, 20 and 20", g.Executed, g.Elections, g.Migrations)
+	}
+}
+
+// TestRolesOfGroups: faults on roles strike who leads a group, and who runs a
+// routine that holds a device's lock, at once.
+func TestRolesOfGroups(t *testing.T) {
+	var set []scenario.Setting
+	for _, f := range []string{"at 12s crash leader restart after 3s", "at 24500ms pause holder for 4s"} {
+		set = append(set, scenario.Setting{Key: "fault", Value: f})
+	}
+	set = append(set, scenario.Setting{Key: "routine-takes", Value: "2s"}, scenario.Setting{Key: "duration", Value: "40s"})
+	r, _ := run(t, resolve(t, "comesh30.yaml", set...))
+	tl, err := timeline.Read(r.Dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if tl.Verdict.GroupCount > 0 {
+		t.Fatalf("%+v", tl.Verdict.Groups)
+	}
+	struck := 0
+	for _, f := range tl.Faults {
+		switch f.Kind {
+		case eventlog.Kill:
+			struck++
+			if f.T != tl.Epoch+12e9 || !slices.ContainsFunc(tl.Groups.Terms, func(m timeline.Term) bool {
+				return m.Leader == f.Node && m.Active >= 0 && m.Active <= f.T && m.End == f.T && m.How == timeline.TermDied
+			}) {
+				t.Errorf("killed node %d at %d, which led nothing", f.Node, f.T)
+			}
+		case eventlog.Pause:
+			struck++
+			if !slices.ContainsFunc(tl.Groups.Locks, func(l timeline.Lock) bool {
+				return l.Granted.T >= 0 && l.Granted.T <= f.T && (l.Freed.T < 0 || l.Freed.T > f.T)
+			}) {
+				t.Errorf("paused node %d at %d, when nobody held a lock", f.Node, f.T)
+			}
+		default:
+		}
+	}
+	if struck != 2 {
+		t.Errorf("%d faults, want 2: %+v", struck, tl.Faults)
 	}
 }
 

@@ -366,6 +366,11 @@ func (h *host) carryOut(now core.Instant) error {
 			h.report(&controlpb.Report{What: &controlpb.Report_Joined_{Joined: &controlpb.Report_Joined{
 				Size: uint32(h.machine.Membership().Size()), Cpu: int64(used()),
 			}}})
+		case stack.Standing:
+			s := e.Standing
+			h.report(&controlpb.Report{What: &controlpb.Report_Standing_{Standing: &controlpb.Report_Standing{
+				Leads: s.Leads, Holds: s.Holds, Waits: s.Waits, Executed: uint32(s.Executed),
+			}}})
 		case stack.Idle:
 			h.report(&controlpb.Report{What: &controlpb.Report_Idle_{Idle: &controlpb.Report_Idle{}}})
 		case stack.End:

@@ -1,6 +1,8 @@
 package stack
 
 import (
+	"slices"
+
 	"churnbed/node/core"
 	"churnbed/node/kgroup/smart"
 	"churnbed/node/mutex"
@@ -35,6 +37,8 @@ func (noSection) AppendState(b []byte) []byte                    { return b }
 type group struct {
 	machine *smart.Machine
 	fx      smart.Effects
+	now     smart.Standing // after this step
+	told    smart.Standing // to the owner
 }
 
 func (g *group) init(cfg *Config) {
@@ -66,6 +70,15 @@ func (n *Node) stepGroup(now core.Instant, in smart.Input) {
 	for _, s := range g.fx.Sends {
 		n.transmit(n.endpoint.Send(now, s, n.frames[:0]))
 	}
+	g.machine.Standing(&g.now)
+	if g.now.Equal(&g.told) {
+		return
+	}
+	g.told = g.now
+	g.told.Leads = slices.Clone(g.now.Leads)
+	*n.out = append(*n.out, Effect{Op: Standing, Standing: &smart.Standing{
+		Leads: g.told.Leads, Holds: g.told.Holds, Waits: g.told.Waits, Executed: g.told.Executed,
+	}})
 }
 
 // receiveGroup hands a message to the k-groups.

@@ -78,14 +78,15 @@ func (Resend) input()  {}
 type Op uint8
 
 const (
-	Send    Op = iota // hand Frame to the network, for To
-	Flood             // hand Frame to every one-hop neighbour but To (None: to all)
-	Persist           // keep Data over a crash, in place of what was kept before
-	Log               // append Event to the log
-	State             // the requester's state is now State, request No
-	Joined            // the node is a member
-	Idle              // all local arrivals are served or given up
-	End               // the node is done; nothing follows
+	Send     Op = iota // hand Frame to the network, for To
+	Flood              // hand Frame to every one-hop neighbour but To (None: to all)
+	Persist            // keep Data over a crash, in place of what was kept before
+	Log                // append Event to the log
+	State              // the requester's state is now State, request No
+	Joined             // the node is a member
+	Standing           // what the node is to k-groups is now Standing
+	Idle               // all local arrivals are served or given up
+	End                // the node is done; nothing follows
 )
 
 // Effect is one thing that Step asks of the owner. Effects are carried out in
@@ -99,6 +100,8 @@ type Effect struct {
 	Data  []byte // never changed
 	State mutex.State
 	No    int
+	// Standing is never changed.
+	Standing *smart.Standing
 	// OneHop: the frame is to go over the link to its destination only.
 	OneHop bool
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -95,6 +96,7 @@ func TestFencing(t *testing.T) {
 			t.Errorf("trigger %q: want %q, got %v", wrong.arg, wrong.want, o)
 		}
 	}
+	strikeRoles(t, dir)
 	interrupt(t, s)
 
 	r, err := results.Open(dir)
@@ -124,6 +126,45 @@ func TestFencing(t *testing.T) {
 		if woke == 0 || e.Kind == eventlog.Lock && e.State == "grant" && e.KG.Group == 0 && e.KG.Epoch == epoch && e.KG.Term == term && e.T >= woke {
 			t.Errorf("woken at %d, it granted: %+v", woke, e)
 		}
+	}
+}
+
+// strikeRoles strikes who leads, and who holds a lock, on a live run.
+func strikeRoles(t *testing.T, dir string) {
+	t.Helper()
+	leads := regexp.MustCompile(`(?m)^\d+ .* \d+$`)
+	becomes(t, func() bool {
+		o := hand(t, dir, "ps")
+		o.want(t, 0)
+		return strings.Contains(o.stdout, "2 groups") && strings.Contains(o.stdout, "LEADS") && leads.MatchString(o.stdout)
+	}, "ps names the leaders")
+	// What is done at once says when; what waits for somebody says so.
+	o := hand(t, dir, "kill", "leader", "--for", "1s")
+	o.want(t, 0)
+	if strings.Contains(o.stdout, "nobody is leader") {
+		t.Error(o)
+	}
+	var killed eventlog.Event
+	becomes(t, func() bool {
+		text, err := os.ReadFile(filepath.Join(dir, results.ControllerFile))
+		for line := range bytes.Lines(text) {
+			var e eventlog.Event
+			if json.Unmarshal(line, &e) == nil && e.Kind == eventlog.Kill {
+				killed = e
+			}
+		}
+		return err == nil && killed.Kind != ""
+	}, "a leader is killed")
+	led := false
+	for _, e := range groupLines(t, dir, int(killed.Node)) {
+		led = led || e.Kind == eventlog.KGroup && e.State == "active" && e.T <= killed.After
+	}
+	if !led {
+		t.Errorf("node %d was killed, which led nothing", killed.Node)
+	}
+	hand(t, dir, "pause", "holder", "--for", "500ms").want(t, 0)
+	if o := hand(t, dir, "kill", "boss"); o.code != exitUsage || !strings.Contains(o.stderr, "leader") {
+		t.Error(o)
 	}
 }
 

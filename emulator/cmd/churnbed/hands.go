@@ -88,7 +88,7 @@ func told(err error) error {
 // 3,5-7, or what the language calls them (holder, "2 waiters", tag:edge, 10%).
 func nodesOf(args []string) (string, error) {
 	if len(args) == 0 {
-		return "", errors.New("which node? (an id, ids as in 3,5-7, tag:NAME, all, holder, waiter, idle, \"3 nodes\" or 10%; `churnbed ps` lists the nodes)")
+		return "", errors.New("which node? (an id, ids as in 3,5-7, tag:NAME, all, holder, waiter, idle, with k-groups leader, \"3 nodes\" or 10%; `churnbed ps` lists the nodes)")
 	}
 	text := strings.Join(args, " ")
 	if strings.Trim(text, "0123456789,- ") == "" {
@@ -356,11 +356,22 @@ func printRuns(out io.Writer, views []*live.View) error {
 		if f.Requests > 0 {
 			served += fmt.Sprintf("/%d", f.Requests)
 		}
+		if v.Info.Groups > 0 {
+			served = counted(f.Served, "routine")
+		}
 		fmt.Fprintf(w, "%s\t%d\t%s\t%.1f s\t%d/%d\t%s\t%d\t%s\t%s\n", v.Info.Name, v.Info.PID, f.Phase, f.ElapsedMS/1e3, f.Up, len(v.Nodes),
 			served, f.Waiting, v.Info.Algorithm, v.Info.Dir)
 	}
 	if err := w.Flush(); err != nil || len(views) > 1 {
 		return err
+	}
+	if groups := views[0].Info.Groups; groups > 0 {
+		fmt.Fprintf(w, "\n%s, %s; holding: runs a routine that holds a device's lock\n", counted(groups, "group"), counted(views[0].Figures.Leaders, "leader"))
+		fmt.Fprintln(w, "NODE\tSTATE\tLIFE\tROUTINES\tLEADS")
+		for _, n := range views[0].Nodes {
+			fmt.Fprintf(w, "%d\t%s\t%d\t%d\t%s\n", n.ID, n.State, n.Life, n.Entries, n.Leads)
+		}
+		return w.Flush()
 	}
 	fmt.Fprintln(w, "\nNODE\tSTATE\tLIFE\tENTRIES")
 	for _, n := range views[0].Nodes {

@@ -403,7 +403,7 @@ func describe(p controller.Progress) string {
 		switch {
 		case p.Requests > 0:
 			fmt.Fprintf(&b, "served %d/%d, %d waiting, ", p.Served, p.Requests, p.Waiting)
-		case p.Served+p.Waiting > 0: // k-groups have no requests
+		case p.Served+p.Waiting > 0: // k-groups have no requests, but routines
 			fmt.Fprintf(&b, "served %d, %d waiting, ", p.Served, p.Waiting)
 		}
 		fmt.Fprintf(&b, "%d nodes up, %d kills, %d restarts", p.Alive, p.Kills, p.Restarts)

@@ -153,7 +153,7 @@
       return;
     }
     const n = view.nodes[chosen.node];
-    $("chosen").textContent = `node ${n.id}: ${n.state}, life ${n.life}, entries ${n.entries}` + (n.members ? `, list of ${n.members}` : "");
+    $("chosen").textContent = `node ${n.id}: ${n.state}, life ${n.life}, entries ${n.entries}` + (n.leads ? `, leads group ${n.leads.replaceAll(" ", ", ")}` : "") + (n.members ? `, list of ${n.members}` : "");
   }
   function choose(what) { chosen = what; dirty = true; }
   canvas.addEventListener("click", (e) => {

@@ -139,6 +139,7 @@ type Machine struct {
 	ops      uint64             // calls made
 	dev      device
 	hand     []manual
+	executed int // routines seen through
 }
 
 // route is what is known of who leads a group.

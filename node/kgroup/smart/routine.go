@@ -165,6 +165,9 @@ func (l *lead) enterPhase(m *Machine, r *replica, w *work, p phase, then func())
 		g := l.line(r, w.routine.Commands[0].Device, w.routine.ID, w.ticket, took)
 		g.Since = int64(w.asked)
 		m.log(eventlog.Routine, phaseNames[p], g)
+		if p == releasing {
+			m.executed++
+		}
 		then()
 		l.drive(m, r, w)
 	})
