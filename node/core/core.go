@@ -180,8 +180,11 @@ const (
 	// Ordered is Reliable, but supersedes nothing: it waits until what was sent
 	// before it of its kind to the same peer is acknowledged. For messages
 	// that are each needed, such as a token. A kind is sent either so or as
-	// Reliable.
+	// Reliable. What is equal to one that still waits is not sent again.
 	Ordered
+	// OrderedReply is Reply where it answers what is being handled, else
+	// Ordered.
+	OrderedReply
 )
 
 // Send is one message that a machine wants sent.

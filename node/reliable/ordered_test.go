@@ -86,3 +86,36 @@ func TestForgetOrdered(t *testing.T) {
 		t.Errorf("%d pending after Forget", e.Pending())
 	}
 }
+
+// TestOrderedReply: it is the reply of what is being handled; otherwise it
+// waits its turn like any Ordered one, where a Reply would take the place of the
+// one before it.
+func TestOrderedReply(t *testing.T) {
+	a, b := reliable.New(life(0, 1), reliable.Config{}), reliable.New(life(1, 1), reliable.Config{})
+	ask := a.Send(0, core.Send{To: 1, Msg: request(1), Mode: core.Ordered}, nil)
+	if !b.Receive(0, &ask[0].Frame) {
+		t.Fatal("the request is not to be handled")
+	}
+	out := b.Send(0, core.Send{To: 0, Msg: request(7), Mode: core.OrderedReply}, nil)
+	out = b.Finish(out)
+	if len(out) != 1 || !out[0].Frame.Reply || b.Pending() != 0 {
+		t.Errorf("answer: %+v, %d pending", out, b.Pending())
+	}
+	out = b.Send(0, core.Send{To: 0, Msg: request(8), Mode: core.OrderedReply}, nil)
+	out = b.Send(0, core.Send{To: 0, Msg: request(9), Mode: core.OrderedReply}, out)
+	if len(out) != 1 || out[0].Frame.Reply || !out[0].Frame.Reliable || b.Pending() != 2 {
+		t.Errorf("no answer: %+v, %d pending, want the first under way and two pending", out, b.Pending())
+	}
+}
+
+// TestOrderedEqual: what is equal to one that waits waits once; what is under
+// way already may have been handled, and is sent again after it.
+func TestOrderedEqual(t *testing.T) {
+	e := reliable.New(life(0, 1), reliable.Config{})
+	for _, ts := range []uint64{1, 1, 1, 2, 1} {
+		e.Send(0, core.Send{To: 1, Msg: request(ts), Mode: core.Ordered}, nil)
+	}
+	if e.Pending() != 3 {
+		t.Errorf("%d pending, want 3: one under way, and each of the two once", e.Pending())
+	}
+}

@@ -35,6 +35,7 @@
 package reliable
 
 import (
+	"bytes"
 	"slices"
 	"time"
 
@@ -303,7 +304,12 @@ func (e *Endpoint) Send(now core.Instant, s core.Send, out []Out) []Out {
 	// The answer to a repetition is Finish's: it must not be crowded out.
 	answers := e.current == s.To && e.fresh && !e.answered
 	mode := s.Mode
-	if mode == core.Reply && !answers {
+	switch {
+	case mode == core.OrderedReply && answers:
+		mode = core.Reply
+	case mode == core.OrderedReply:
+		mode = core.Ordered
+	case mode == core.Reply && !answers:
 		mode = core.Reliable
 	}
 	switch mode {
@@ -315,8 +321,10 @@ func (e *Endpoint) Send(now core.Instant, s core.Send, out []Out) []Out {
 	case core.Reliable, core.Ordered:
 		i := p.underWay(s.Msg.Kind())
 		if mode == core.Ordered && (i >= 0 || slices.ContainsFunc(p.wait, func(m core.Message) bool { return m.Kind() == s.Msg.Kind() })) {
-			p.wait = append(p.wait, s.Msg)
-			e.pending++
+			if !slices.ContainsFunc(p.wait, func(m core.Message) bool { return equal(m, s.Msg) }) {
+				p.wait = append(p.wait, s.Msg)
+				e.pending++
+			}
 			return out
 		}
 		if i >= 0 {
@@ -336,6 +344,11 @@ func (e *Endpoint) Send(now core.Instant, s core.Send, out []Out) []Out {
 		}
 	}
 	return append(out, Out{To: s.To, Frame: f})
+}
+
+// equal reports whether two messages are the same to whoever receives them.
+func equal(a, b core.Message) bool {
+	return a.Kind() == b.Kind() && bytes.Equal(a.AppendPayload(nil), b.AppendPayload(nil))
 }
 
 // underWay returns where in out the message of a kind is, or -1.

@@ -17,6 +17,10 @@ func TestPartitionAndHeal(t *testing.T) {
 		if !r.asItMust() || r.Sides != "0-5|6-8" {
 			t.Errorf("%+v", r)
 		}
+		// No message of a tree was lost for good: that is mended after 5 s only.
+		if r.Resumed > 4000 {
+			t.Errorf("seed %d: all are served only %.0f ms after the heal", r.Seed, float64(r.Resumed))
+		}
 	}
 	churnbed(t, "reproduce", "partition", "--trials", "0").want(t, 2)
 	churnbed(t, "reproduce", "partition", "a.yaml", "b.yaml").want(t, 2)

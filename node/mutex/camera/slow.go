@@ -246,7 +246,7 @@ func (m *Machine) assemble(from core.Peer, kind byte, t wire.Tree, piece wire.Pi
 	}
 	x.next++
 	if x.next < piece.Of {
-		out.Send(from.ID, &wire.TreeMore{Tree: t, Of: kind, Stamp: piece.Stamp, Number: x.next}, core.Reply)
+		out.Send(from.ID, &wire.TreeMore{Tree: t, Of: kind, Stamp: piece.Stamp, Number: x.next}, core.OrderedReply)
 		return x, false
 	}
 	return x, true

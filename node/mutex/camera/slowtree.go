@@ -129,7 +129,9 @@ func (m *Machine) forgetTree(k core.NodeID) {
 // onJoin is the REQUEST of msg.ID by way of the tree.
 func (m *Machine) onJoin(now core.Instant, from core.Peer, msg *wire.TreeJoin, out *mutex.Effects) {
 	r := msg.ID
-	say := func(a wire.TreeAnswer) { out.Send(from.ID, &wire.TreeAck{Tree: msg.Tree, Answer: a}, core.Reply) }
+	say := func(a wire.TreeAnswer) {
+		out.Send(from.ID, &wire.TreeAck{Tree: msg.Tree, Answer: a}, core.OrderedReply)
+	}
 	if r.Node == m.self.ID {
 		say(wire.TreeElsewhere)
 		return
@@ -193,7 +195,7 @@ func (m *Machine) onStart(now core.Instant, from core.Peer, msg *wire.TreeStart,
 	t := m.part(msg.Tree)
 	switch {
 	case t == nil || t == m.own:
-		out.Send(from.ID, &wire.TreeAck{Tree: msg.Tree, Answer: wire.TreeUnknown}, core.Reply)
+		out.Send(from.ID, &wire.TreeAck{Tree: msg.Tree, Answer: wire.TreeUnknown}, core.OrderedReply)
 		return
 	case from.ID == t.parent:
 	case msg.Adopt && msg.Depth < t.depth: // so parents are always nearer to the root
@@ -201,7 +203,7 @@ func (m *Machine) onStart(now core.Instant, from core.Peer, msg *wire.TreeStart,
 		t.add(from.ID).state = other
 		t.echoed = -1
 	default:
-		out.Send(from.ID, &wire.TreeAck{Tree: msg.Tree, Answer: wire.TreeElsewhere}, core.Reply)
+		out.Send(from.ID, &wire.TreeAck{Tree: msg.Tree, Answer: wire.TreeElsewhere}, core.OrderedReply)
 		return
 	}
 	t.expire = now.Add(forget * m.cfg.Reask)
@@ -399,12 +401,12 @@ func (t *tree) describe(levels int) []wire.Branch {
 }
 
 func (m *Machine) sendJoin(t *tree, k core.NodeID, out *mutex.Effects) {
-	out.Send(k, &wire.TreeJoin{Tree: t.Tree, Depth: t.depth + 1}, core.Reliable)
+	out.Send(k, &wire.TreeJoin{Tree: t.Tree, Depth: t.depth + 1}, core.Ordered)
 }
 
 func (m *Machine) sendStart(t *tree, c *contact, out *mutex.Effects) {
 	c.started = max(t.target, 0)
-	out.Send(c.peer.ID, &wire.TreeStart{Tree: t.Tree, Level: c.started, Depth: t.depth, Adopt: c.adopted}, core.Reliable)
+	out.Send(c.peer.ID, &wire.TreeStart{Tree: t.Tree, Level: c.started, Depth: t.depth, Adopt: c.adopted}, core.Ordered)
 }
 
 // sendEcho tells the parent how far the subtree has grown.
@@ -423,7 +425,7 @@ func (m *Machine) sendEcho(t *tree, number int, out *mutex.Effects) {
 		echo.Piece = wire.Piece{Of: of, Number: number, Stamp: t.echoStamp}
 		echo.Shape = t.shape[number*per : min((number+1)*per, len(t.shape))]
 	}
-	out.Send(t.parent, echo, core.Reply)
+	out.Send(t.parent, echo, core.OrderedReply)
 }
 
 // sendTreeOK tells the parent what the subtree has granted.
@@ -440,5 +442,5 @@ func (m *Machine) sendTreeOK(t *tree, number int, out *mutex.Effects) {
 		}
 		ok.Piece = wire.Piece{Of: len(pieces), Number: number, Stamp: t.okStamp}
 	}
-	out.Send(t.parent, ok, core.Reliable)
+	out.Send(t.parent, ok, core.Ordered)
 }
