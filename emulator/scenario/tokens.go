@@ -1,6 +1,7 @@
 package scenario
 
 import (
+	"cmp"
 	"slices"
 
 	"churnbed/node/core"
@@ -90,6 +91,9 @@ func (r *resolver) ring() {
 		r.bad("replicas", "membership %s: want static; the ring finds failures itself", s.Membership)
 	case s.DownAtStart != "none":
 		r.bad("replicas", "down-at-start %s: want none; all nodes must run from the start", s.DownAtStart)
+	}
+	if quorum := cmp.Or(s.RingQuorum, n/2+1); quorum == n {
+		r.warn("all %d nodes must agree on who takes part (ring-quorum): no failure is survived", n)
 	}
 	r.algorithm.Replicas, r.algorithm.RingPeriod, r.algorithm.RingQuorum = s.Replicas, s.RingPeriod, s.RingQuorum
 }
