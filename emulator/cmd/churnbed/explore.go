@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -26,7 +27,7 @@ type exploreArgs struct {
 	given             bool // --nodes is set
 	seed              uint64
 	script            string
-	json              bool
+	json, quiet       bool
 }
 
 func exploreCommand() *cli.Command {
@@ -45,7 +46,7 @@ func exploreCommand() *cli.Command {
 			"still from then on, and neither acts nor leaves when it is given up. --after FILE begins where the schedule\n" +
 			"of an interaction script ends, for what takes too many steps from the start.\n" +
 			"Readings of an algorithm follow its name, as in camera-paper+snapshot. Exit status 1 where something\n" +
-			"is wrong, 0 where all was visited or a bound was reached (which is said).",
+			"is wrong, 0 where all was visited or a bound was reached (which is said), 4 where it was interrupted.",
 		Flags: append([]cli.Flag{
 			&cli.StringFlag{Name: "algorithm", Value: "camera", Usage: "`NAME` of the algorithm and its readings"},
 			&cli.IntFlag{Name: "k", Value: 1, Usage: "`K` tokens, and nodes that may hold at once (fairk, bv95)"},
@@ -70,6 +71,7 @@ func exploreCommand() *cli.Command {
 			&cli.Uint64Flag{Name: "seed", Value: 1, Usage: "of the first walk, the others count from it"},
 			&cli.StringFlag{Name: "script", Usage: "write the schedule to `FILE` as an interaction script"},
 			&cli.BoolFlag{Name: "json", Usage: "print one JSON object"},
+			&cli.BoolFlag{Name: "quiet", Usage: "no progress"},
 		}, localFlags()...),
 		Action: func(c *cli.Context) error {
 			lists, err := interleaved(c)
@@ -87,7 +89,7 @@ func exploreCommand() *cli.Command {
 			// Read here: interleaved flags reach the context only.
 			a := &exploreArgs{
 				nodes: c.Int("nodes"), walks: c.Int("walks"), restarts: c.Int("restarts"), seed: c.Uint64("seed"),
-				requests: c.String("requests"), crashes: c.String("crashes"), script: c.String("script"), json: c.Bool("json"),
+				requests: c.String("requests"), crashes: c.String("crashes"), script: c.String("script"), json: c.Bool("json"), quiet: c.Bool("quiet"),
 				partition: c.String("partition"), stopped: c.String("stopped"), after: c.String("after"), given: c.IsSet("nodes"),
 				cfg: script.ExploreConfig{
 					Algorithm: c.String("algorithm"), Holders: c.Int("k"), NUpper: c.Int("n-upper"), Losses: c.Int("losses"), Duplicates: c.Int("duplicates"),
@@ -98,7 +100,7 @@ func exploreCommand() *cli.Command {
 			if err := a.resolve(lists); err != nil {
 				return usageError(err)
 			}
-			return a.explore(c.App.Writer)
+			return a.explore(c.Context, c.App.Writer)
 		},
 	}
 }
@@ -224,7 +226,10 @@ type exploreReport struct {
 	Schedule    []string `json:"schedule,omitempty"` // commands of an interaction script
 }
 
-func (a *exploreArgs) explore(w io.Writer) error {
+func (a *exploreArgs) explore(ctx context.Context, w io.Writer) error {
+	ctx, stop := interruptible(ctx)
+	defer stop()
+	a.cfg.Progress = exploreReporter(ctx, a.quiet, a.cfg.MaxStates)
 	began := time.Now()
 	var r script.ExploreResult
 	if a.walks > 0 {
@@ -258,13 +263,27 @@ func (a *exploreArgs) explore(w io.Writer) error {
 	} else {
 		a.print(w, r, took)
 	}
-	if r.Found != nil {
+	switch {
+	case r.Found != nil:
 		return errCheckFailed
+	case r.Bound == script.Interrupted:
+		return &codedError{exitInterrupted, errExploreInterrupted}
 	}
 	if a.script != "" && !a.json {
 		fmt.Fprintf(w, "%s is not written: there is no schedule to show\n", a.script)
 	}
 	return nil
+}
+
+var errExploreInterrupted = errors.New("interrupted before all was visited")
+
+// exploreReporter tells of an exploration on the standard error output.
+func exploreReporter(ctx context.Context, quiet bool, maxStates int) func(states, frontier, depth int) bool {
+	var w io.Writer = os.Stderr
+	if quiet {
+		w = nil
+	}
+	return newExploreProgress(w, ctx.Done(), maxStates).report
 }
 
 func (a *exploreArgs) writeScript(f *script.Found) error {

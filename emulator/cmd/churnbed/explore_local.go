@@ -57,6 +57,9 @@ func exploreLocal(c *cli.Context, links []string) error {
 	if walks > 0 {
 		return walkLocal(c.App.Writer, cfg, walks, c.Uint64("seed"), c.Bool("json"))
 	}
+	ctx, stop := interruptible(c.Context)
+	defer stop()
+	cfg.Progress = exploreReporter(ctx, c.Bool("quiet"), cfg.MaxStates)
 	began := time.Now()
 	r := localscript.Explore(cfg)
 	took := time.Since(began).Seconds()
@@ -72,8 +75,11 @@ func exploreLocal(c *cli.Context, links []string) error {
 	if err := printLocal(c.App.Writer, &cfg, &r, took, c.Bool("json")); err != nil {
 		return err
 	}
-	if r.Violation != "" {
+	switch {
+	case r.Violation != "":
 		return errCheckFailed
+	case r.Bound == localscript.Interrupted:
+		return &codedError{exitInterrupted, errExploreInterrupted}
 	}
 	return nil
 }

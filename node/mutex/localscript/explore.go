@@ -194,6 +194,13 @@ type explorer struct {
 	every []choice
 }
 
+// Interrupted is the Bound of an exploration that Progress ended.
+const Interrupted = "interrupted"
+
+// progressEvery is how many states are gone on from between two calls of
+// Progress.
+const progressEvery = 64
+
 // Explore visits all reachable states breadth first, until one is wrong: then no
 // shorter schedule leads there. When all are visited, it looks for the first
 // state from which, without new requests and faults, no step leads to where
@@ -224,6 +231,10 @@ func Explore(cfg Config) Result {
 			}
 			if c.MaxStates > 0 && len(x.from) >= c.MaxStates {
 				x.res.Bound = "states"
+				break
+			}
+			if c.Progress != nil && i%progressEvery == 0 && !c.Progress(len(x.from), len(level)-i+len(next), x.res.Depth) {
+				x.res.Bound = Interrupted
 				break
 			}
 		}

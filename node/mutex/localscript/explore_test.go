@@ -139,3 +139,24 @@ func TestWalksOfThePublishedText(t *testing.T) {
 		t.Logf("%d nodes: %d of 300 walks get stuck", nodes, stuck)
 	}
 }
+
+// An exploration tells how far it is, and ends where it is told to.
+func TestExploreProgress(t *testing.T) {
+	last := 0
+	cfg := Config{Algorithm: "localmutex", Nodes: 2, Entries: []int{2}, Cuts: 1, Joins: 1}
+	cfg.Progress = func(states, frontier, _ int) bool {
+		if states < last || frontier < 1 || frontier > states {
+			t.Errorf("%d states after %d, %d to go on from", states, last, frontier)
+		}
+		last = states
+		return true
+	}
+	whole := Explore(cfg)
+	if !whole.Complete || last < whole.States/2 {
+		t.Errorf("%d states, complete %v, told of %d", whole.States, whole.Complete, last)
+	}
+	cfg.Progress = func(states, _, _ int) bool { return states < last/2 }
+	if r := Explore(cfg); r.Complete || r.Bound != Interrupted || r.States < last/2 || r.States >= last {
+		t.Errorf("%d of %d states, complete %v, bound %q", r.States, last, r.Complete, r.Bound)
+	}
+}

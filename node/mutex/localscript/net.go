@@ -45,6 +45,10 @@ type Config struct {
 
 	MaxStates int // 0 = no bound
 	MaxDepth  int
+	// Progress, if any, is told now and then how far Explore is: states seen,
+	// those of them whose successors are still to be visited, and steps. Where
+	// it returns false, that is a bound.
+	Progress func(states, frontier, depth int) bool
 }
 
 // Check reports what a net would refuse.

@@ -58,7 +58,17 @@ type ExploreConfig struct {
 
 	MaxDepth  int // steps; 0 = no bound
 	MaxStates int // 0 = no bound
+	// Progress, if any, is told now and then how far Explore is: states seen,
+	// those of them whose successors are still to be visited, and steps. Where
+	// it returns false, that is a bound.
+	Progress func(states, frontier, depth int) bool
 }
+
+// Interrupted is the Bound of an exploration that Progress ended.
+const Interrupted = "interrupted"
+
+// progressEvery is how many transitions lie between two calls of Progress.
+const progressEvery = 256
 
 func (c *ExploreConfig) nUpper() int {
 	if c.NUpper > 0 {
@@ -153,8 +163,8 @@ type ExploreResult struct {
 	Depth       int // steps to the farthest state
 	LocalStates int // of single nodes: how often a machine was really stepped into a new state
 	// Complete tells that no reachable state was left out; Bound names what
-	// ended the exploration otherwise: "states", "depth", "walks", or "" where
-	// a violation did.
+	// ended the exploration otherwise: "states", "depth", "walks", Interrupted,
+	// or "" where a violation did.
 	Complete bool
 	Bound    string
 	Entries  int    // random walks only: critical sections entered
@@ -389,7 +399,7 @@ func Explore(cfg ExploreConfig) ExploreResult {
 			break
 		}
 		var next []*state
-		next, found, res.Bound = x.expand(level, at)
+		next, found, res.Bound = x.expand(level, at, res.Depth)
 		at += len(level)
 		level = next
 		if len(next) > 0 {
@@ -430,7 +440,7 @@ type explorer struct {
 
 // expand visits the successors of a level. It returns the next level, and the
 // number of a wrong state or -1, and the bound that was reached.
-func (x *explorer) expand(level []*state, at int) (next []*state, found int, bound string) {
+func (x *explorer) expand(level []*state, at, depth int) (next []*state, found int, bound string) {
 	m := x.m
 	for i, s := range level {
 		level[i] = nil
@@ -439,6 +449,9 @@ func (x *explorer) expand(level []*state, at int) (next []*state, found int, bou
 			t := s.clone()
 			m.do(t, c)
 			x.transitions++
+			if m.cfg.Progress != nil && x.transitions%progressEvery == 0 && !m.cfg.Progress(len(x.links), len(level)-i+len(next), depth) {
+				return next, -1, Interrupted
+			}
 			d := m.digest(t)
 			if _, old := x.seen[d]; old {
 				continue

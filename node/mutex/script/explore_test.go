@@ -283,3 +283,24 @@ func TestWander(t *testing.T) {
 	}
 	t.Logf("%d entries, %d steps", r.Entries, r.Transitions)
 }
+
+// An exploration tells how far it is, and ends where it is told to.
+func TestExploreProgress(t *testing.T) {
+	calls, last := 0, 0
+	cfg := ExploreConfig{Algorithm: "fairk+k2", Lists: everyone(3), Entries: []int{2, 2, 2}}
+	whole := Explore(cfg)
+	cfg.Progress = func(states, frontier, depth int) bool {
+		if states < last || frontier < 1 || frontier > states || depth > whole.Depth {
+			t.Errorf("%d states after %d, %d to go on from, depth %d", states, last, frontier, depth)
+		}
+		calls, last = calls+1, states
+		return true
+	}
+	if r := Explore(cfg); !r.Complete || r.States != whole.States || calls != whole.Transitions/progressEvery {
+		t.Errorf("%d states, complete %v, told %d times", r.States, r.Complete, calls)
+	}
+	cfg.Progress = func(states, _, _ int) bool { return states < 1000 }
+	if r := Explore(cfg); r.Complete || r.Bound != Interrupted || r.States < 1000 || r.States > 1000+progressEvery {
+		t.Errorf("%d states, complete %v, bound %q", r.States, r.Complete, r.Bound)
+	}
+}

@@ -1,6 +1,49 @@
 package script
 
-import "testing"
+import (
+	"flag"
+	"testing"
+)
+
+var long = flag.Bool("long", false, "explore the large spaces, too")
+
+// TestExploreRingCompletely visits all of the spaces of fault-tolerant fairk that
+// are small enough. Whoever is down in the end comes back, and who waits must
+// be served.
+func TestExploreRingCompletely(t *testing.T) {
+	for _, c := range []struct {
+		name, algorithm string
+		entries         []int
+		cfg             ExploreConfig
+		long            bool
+	}{
+		{name: "a request", algorithm: "fairk+p1", entries: []int{0, 1, 0}},
+		{name: "of two nodes", algorithm: "fairk+p1", entries: []int{0, 1}},
+		{name: "2 tokens, repeated", algorithm: "fairk+k2+p1", entries: []int{1, 1, 0}, cfg: ExploreConfig{Duplicates: 1}},
+		{name: "2 tokens, 4 nodes", algorithm: "fairk+k2+p1", entries: []int{1, 1, 0, 0}},
+		{name: "the holder killed", algorithm: "fairk+p1", entries: []int{0, 1, 0}, cfg: ExploreConfig{Crashes: []int{1, 0, 0}, MaxCrashes: 1}},
+		{name: "a request, repeated", algorithm: "fairk+p1", entries: []int{0, 1, 0}, cfg: ExploreConfig{Duplicates: 1}, long: true},
+		{name: "taken for failed", algorithm: "fairk+p1", entries: []int{0, 0, 0}, cfg: ExploreConfig{Changes: 1}, long: true},
+		{name: "2 tokens, 2 copies", algorithm: "fairk+k2+p2", entries: []int{1, 1, 0}, long: true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if c.long && !*long {
+				t.Skip("a large space: -long")
+			}
+			t.Parallel()
+			cfg := c.cfg
+			cfg.Algorithm, cfg.Lists, cfg.Entries, cfg.Stuck = c.algorithm, everyone(len(c.entries)), c.entries, true
+			r := Explore(cfg)
+			if r.Found != nil {
+				t.Fatalf("%s\n%s", r.Found.Numbered(), r.Found.Chart())
+			}
+			if !r.Complete {
+				t.Errorf("not complete: %s", r.Bound)
+			}
+			t.Logf("%d states, %d transitions, %d deep", r.States, r.Transitions, r.Depth)
+		})
+	}
+}
 
 // TestExploreRing visits a part of the space of fault-tolerant fairk: processes
 // die and come back, live ones are taken for failed and go on, late messages
