@@ -118,39 +118,27 @@ func (c *controller) cutFirst(life context.Context) {
 
 // schedule is what is still to be done, by instant.
 type schedule struct {
-	heap  core.Heap[deed]
-	n     int
+	queue core.Queue[deed]
 	deeds int // of the scenario; measurements are chores
 }
 
 type deed struct {
-	at    core.Instant
-	n     int // keeps the order of equal instants
 	do    func(life context.Context)
 	chore bool
 }
 
 func (s *schedule) add(at core.Instant, do func(life context.Context)) {
 	s.deeds++
-	s.push(deed{at: at, do: do})
+	s.queue.Push(at, deed{do: do})
 }
 
 func (s *schedule) addChore(at core.Instant, do func(life context.Context)) {
-	s.push(deed{at: at, do: do, chore: true})
-}
-
-func (s *schedule) push(d deed) {
-	if s.heap.Less == nil {
-		s.heap.Less = func(a, b *deed) bool { return a.at < b.at || a.at == b.at && a.n < b.n }
-	}
-	s.n++
-	d.n = s.n
-	s.heap.Push(d)
+	s.queue.Push(at, deed{do: do, chore: true})
 }
 
 // pop takes what is due next; there must be something.
 func (s *schedule) pop() func(life context.Context) {
-	d := s.heap.Pop()
+	_, d := s.queue.Pop()
 	if !d.chore {
 		s.deeds--
 	}
@@ -158,12 +146,7 @@ func (s *schedule) pop() func(life context.Context) {
 }
 
 // next returns when the next deed is due, core.Never if none is.
-func (s *schedule) next() core.Instant {
-	if s.heap.Len() == 0 {
-		return core.Never
-	}
-	return s.heap.Min().at
-}
+func (s *schedule) next() core.Instant { return s.queue.Next() }
 
 // wait is how long until t, in real time.
 func (c *controller) wait(t core.Instant) time.Duration {

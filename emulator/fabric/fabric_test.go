@@ -702,25 +702,6 @@ func TestAddr(t *testing.T) {
 	}
 }
 
-func TestHeapKeepsOrder(t *testing.T) {
-	rng := core.Stream(1, "heap")
-	var h heap
-	for k := range int32(5000) {
-		h.push(int64(rng.IntN(300)), k)
-		if rng.IntN(3) == 0 {
-			h.pop()
-		}
-	}
-	last := event{due: -1}
-	for len(h.e) > 0 {
-		e := h.pop()
-		if e.before(&last) {
-			t.Fatalf("%+v after %+v", e, last)
-		}
-		last = e
-	}
-}
-
 func TestClassOf(t *testing.T) {
 	frame := make([]byte, 60)
 	frame[ethLen], frame[ipProto] = 0x45, unix.IPPROTO_UDP

@@ -58,8 +58,8 @@ type relay struct {
 
 	dirs   []direction // 2*link + side
 	base   time.Time
-	next   int // next frame of the ring
-	heap   heap
+	next   int               // next frame of the ring
+	queue  core.Queue[int32] // frames under way
 	store  store
 	late   *hdrhistogram.Histogram
 	losses Losses
@@ -223,18 +223,17 @@ func (r *relay) run() {
 			r.commands()
 			continue // one of them may have been to quit
 		}
-		now := int64(time.Since(r.base))
-		r.deliver(now)
+		r.deliver(r.now())
 		if r.receive() > 0 {
 			continue
 		}
 		var timeout *unix.Timespec
-		if len(r.heap.e) > 0 {
-			wait := r.heap.e[0].due - int64(time.Since(r.base))
+		if r.queue.Len() > 0 {
+			wait := r.queue.Next() - r.now()
 			if wait <= 0 {
 				continue
 			}
-			ts := unix.NsecToTimespec(wait)
+			ts := unix.NsecToTimespec(int64(wait))
 			timeout = &ts
 		}
 		if _, err := unix.Ppoll(fds, timeout, nil); err != nil && !errors.Is(err, unix.EINTR) {
@@ -342,7 +341,7 @@ func (r *relay) arrive(b []byte, index int32, at int64) {
 		return
 	}
 	dir.queued++
-	r.heap.push(int64(due), r.store.put(b, int32(d)))
+	r.queue.Push(due, r.store.put(b, int32(d)))
 }
 
 // Offsets in an Ethernet frame with IPv4 without options and UDP.
@@ -365,26 +364,29 @@ func classOf(b []byte) (wire.Class, bool) {
 	return c, c < wire.NumClasses
 }
 
+// now is the instant by which frames are timed.
+func (r *relay) now() core.Instant { return core.Instant(time.Since(r.base)) }
+
 // deliver sends every frame that is due.
-func (r *relay) deliver(now int64) {
+func (r *relay) deliver(now core.Instant) {
 	n := 0
-	for len(r.heap.e) > 0 && r.heap.e[0].due <= now {
-		e := r.heap.pop()
-		f := &r.store.frames[e.frame]
+	for r.queue.Next() <= now {
+		due, k := r.queue.Pop()
+		f := &r.store.frames[k]
 		dir := &r.dirs[f.dir]
 		dir.queued--
 		if !dir.up {
-			r.store.release(e.frame) // the link went while it was under way
+			r.store.release(k) // the link went while it was under way
 			continue
 		}
 		r.iovs[n] = unix.Iovec{Base: &f.buf[0], Len: uint64(f.n)}
 		r.addrs[n].Ifindex = dir.out
-		r.batch[n] = e.frame
-		_ = r.late.RecordValue(max(1, now-e.due)) // beyond a minute: not kept
+		r.batch[n] = k
+		_ = r.late.RecordValue(max(1, int64(now-due))) // beyond a minute: not kept
 		if n++; n == txBatch {
 			r.send(n)
 			n = 0
-			now = int64(time.Since(r.base))
+			now = r.now()
 		}
 	}
 	r.send(n)

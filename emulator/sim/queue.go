@@ -5,27 +5,17 @@ import (
 	"churnbed/node/wire"
 )
 
-// queue holds what is to happen, by instant and, of the same instant, in the
-// order of pushing. It is a 4-ary min-heap of small keys; the events
-// themselves lie still in an arena of chunks, whose places are used again.
+// queue holds what is to happen. An entry is the place of an event (0 or more)
+// or stands for the timer of node ^entry, which needs no more than its
+// instant. The events themselves lie still in an arena of chunks, whose places
+// are used again.
 type queue struct {
-	keys   []key
+	core.Queue[int32]
 	chunks []*[chunk]event
 	free   []int32
-	seq    uint64
 }
 
 const chunk = 512
-
-// key stands for an event in the arena (what >= 0) or for the timer of node
-// ^what, which needs no more than its instant.
-type key struct {
-	at   core.Instant
-	seq  uint64
-	what int32
-}
-
-func (k *key) before(o *key) bool { return k.at < o.at || k.at == o.at && k.seq < o.seq }
 
 // event is a frame at a node, or a function call.
 type event struct {
@@ -57,11 +47,11 @@ func (q *queue) add(at core.Instant) *event {
 	}
 	i := q.free[len(q.free)-1]
 	q.free = q.free[:len(q.free)-1]
-	q.push(at, i)
+	q.Push(at, i)
 	return q.event(i)
 }
 
-func (q *queue) addTimer(at core.Instant, n core.NodeID) { q.push(at, ^int32(n)) }
+func (q *queue) addTimer(at core.Instant, n core.NodeID) { q.Push(at, ^int32(n)) }
 
 func (q *queue) event(i int32) *event { return &q.chunks[i/chunk][i%chunk] }
 
@@ -70,54 +60,4 @@ func (q *queue) recycle(i int32) {
 	e := q.event(i)
 	e.frame.Msg, e.do = nil, nil
 	q.free = append(q.free, i)
-}
-
-func (q *queue) len() int { return len(q.keys) }
-
-func (q *queue) min() core.Instant { return q.keys[0].at }
-
-func (q *queue) push(at core.Instant, what int32) {
-	q.seq++
-	k := key{at, q.seq, what}
-	q.keys = append(q.keys, k)
-	i := len(q.keys) - 1
-	for i > 0 {
-		p := (i - 1) / 4
-		if !k.before(&q.keys[p]) {
-			break
-		}
-		q.keys[i] = q.keys[p]
-		i = p
-	}
-	q.keys[i] = k
-}
-
-func (q *queue) pop() key {
-	top := q.keys[0]
-	n := len(q.keys) - 1
-	k := q.keys[n]
-	q.keys = q.keys[:n]
-	if n == 0 {
-		return top
-	}
-	i := 0
-	for {
-		first := 4*i + 1
-		if first >= n {
-			break
-		}
-		least := first
-		for c := first + 1; c < min(first+4, n); c++ {
-			if q.keys[c].before(&q.keys[least]) {
-				least = c
-			}
-		}
-		if !q.keys[least].before(&k) {
-			break
-		}
-		q.keys[i] = q.keys[least]
-		i = least
-	}
-	q.keys[i] = k
-	return top
 }

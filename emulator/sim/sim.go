@@ -231,7 +231,7 @@ func (w *World) Run(stop func() bool) error {
 		last, limit = core.Never, w.epoch.Add(w.cfg.Duration)
 	}
 	for n := 0; w.err == nil; n++ {
-		if w.busy == 0 && (w.events.len() == 0 || w.events.min() > last) || !w.step(limit) {
+		if w.busy == 0 && (w.events.Len() == 0 || w.events.Next() > last) || !w.step(limit) {
 			break
 		}
 		if stop != nil && n%1024 == 0 && stop() {
@@ -309,31 +309,31 @@ func (w *World) after(at core.Instant, do func()) {
 
 // step handles the next event, unless it lies beyond limit.
 func (w *World) step(limit core.Instant) bool {
-	if w.events.len() == 0 || w.events.min() > limit {
+	if w.events.Len() == 0 || w.events.Next() > limit {
 		if limit != core.Never {
 			w.now = max(w.now, limit)
 		}
 		return false
 	}
-	k := w.events.pop()
-	w.now = k.at
+	at, entry := w.events.Pop()
+	w.now = at
 	w.Stats.Events++
-	if k.what < 0 {
-		w.timer(core.NodeID(^k.what))
+	if entry < 0 {
+		w.timer(core.NodeID(^entry))
 		return true
 	}
-	e := w.events.event(k.what)
+	e := w.events.event(entry)
 	switch e.kind {
 	case deliver:
 		w.deliver(e.node, &e.frame, e.size)
 	case overLink:
 		w.arriveOver(e.node, &e.frame, e.size)
 	case hop:
-		w.forward(e.node, &e.frame, e.size, k.at)
+		w.forward(e.node, &e.frame, e.size, at)
 	case call:
 		e.do()
 	}
-	w.events.recycle(k.what)
+	w.events.recycle(entry)
 	return true
 }
 

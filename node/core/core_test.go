@@ -114,6 +114,42 @@ func TestHeapSorts(t *testing.T) {
 	})
 }
 
+func TestQueueKeepsOrder(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		type item struct {
+			at core.Instant
+			no int
+		}
+		var q core.Queue[int]
+		var want []item
+		pop := func() {
+			next := q.Next()
+			if at, no := q.Pop(); (item{at, no}) != want[0] || at != next {
+				t.Fatalf("popped %d of %v, next %v, want %v", no, at, next, want[0])
+			}
+			want = want[1:]
+		}
+		for i, at := range rapid.SliceOfN(rapid.Int64Range(-5, 20), 1, 200).Draw(t, "instants") {
+			if at >= 0 {
+				q.Push(core.Instant(at), i)
+				want = append(want, item{core.Instant(at), i})
+				slices.SortStableFunc(want, func(a, b item) int { return cmp.Compare(a.at, b.at) })
+			} else if len(want) > 0 {
+				pop()
+			}
+			if q.Len() != len(want) {
+				t.Fatalf("%d values, want %d", q.Len(), len(want))
+			}
+		}
+		for len(want) > 0 {
+			pop()
+		}
+		if q.Next() != core.Never {
+			t.Fatalf("the empty queue has a value at %v", q.Next())
+		}
+	})
+}
+
 // Streams are the same for ever: stored seeds must repeat their runs.
 func TestStreamsAreStable(t *testing.T) {
 	for _, c := range []struct {

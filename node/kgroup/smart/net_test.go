@@ -24,8 +24,7 @@ type net struct {
 	loss    float64
 	delay   time.Duration // mean
 	nodes   []*box
-	queue   core.Heap[event]
-	seq     int
+	queue   core.Queue[event]
 	lines   []eventlog.Event
 	onLine  func(e *eventlog.Event)
 	epoch   core.Instant
@@ -42,8 +41,6 @@ type box struct {
 }
 
 type event struct {
-	at  core.Instant
-	seq int
 	to  core.NodeID
 	inc core.Incarnation
 	in  Receive
@@ -56,12 +53,6 @@ func newNet(t testing.TB, cfg *kgroup.Config, seed uint64) *net {
 		t.Fatal(err)
 	}
 	n := &net{t: t, cfg: cfg, rng: core.Stream(seed, "net"), delay: 5 * time.Millisecond, sent: map[string]int{}}
-	n.queue.Less = func(a, b *event) bool {
-		if a.at != b.at {
-			return a.at < b.at
-		}
-		return a.seq < b.seq
-	}
 	n.nodes = make([]*box, len(cfg.Places))
 	return n
 }
@@ -137,8 +128,7 @@ func (n *net) resume(id core.NodeID) {
 }
 
 func (n *net) after(d time.Duration, do func()) {
-	n.seq++
-	n.queue.Push(event{at: n.now.Add(d), seq: n.seq, do: do})
+	n.queue.Push(n.now.Add(d), event{do: do})
 }
 
 func (n *net) step(id core.NodeID, in Input) {
@@ -175,9 +165,8 @@ func (n *net) step(id core.NodeID, in Input) {
 		if n.rng.Float64() < n.loss {
 			continue
 		}
-		n.seq++
 		d := n.delay/2 + time.Duration(n.rng.Int64N(int64(n.delay)))
-		n.queue.Push(event{at: n.now.Add(d), seq: n.seq, to: s.To, inc: n.nodes[s.To].inc, in: Receive{f.From, got.Msg.(*wire.Group)}})
+		n.queue.Push(n.now.Add(d), event{to: s.To, inc: n.nodes[s.To].inc, in: Receive{f.From, got.Msg.(*wire.Group)}})
 	}
 	n.wake(id)
 }
@@ -188,9 +177,8 @@ func (n *net) wake(id core.NodeID) {
 	if at == core.Never {
 		return
 	}
-	n.seq++
 	inc := b.inc
-	n.queue.Push(event{at: max(at, n.now), seq: n.seq, do: func() {
+	n.queue.Push(max(at, n.now), event{do: func() {
 		if b := n.nodes[id]; b.up && !b.paused && b.inc == inc && b.m.Deadline() <= n.now {
 			n.step(id, Tick{})
 		}
@@ -199,9 +187,9 @@ func (n *net) wake(id core.NodeID) {
 
 func (n *net) run(d time.Duration) {
 	end := n.now.Add(d)
-	for n.queue.Len() > 0 && n.queue.Min().at <= end {
-		e := n.queue.Pop()
-		n.now = e.at
+	for n.queue.Next() <= end {
+		at, e := n.queue.Pop()
+		n.now = at
 		if e.do != nil {
 			e.do()
 			continue
