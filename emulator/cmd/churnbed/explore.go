@@ -12,6 +12,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"churnbed/node/mutex/catalog"
 	"churnbed/node/mutex/script"
 )
 
@@ -125,6 +126,12 @@ func (a *exploreArgs) resolve(lists []string) error {
 	}
 	if a.cfg.Holders == 1 {
 		a.cfg.Holders = 0 // what the name says
+	} else if base, _, _ := strings.Cut(a.cfg.Algorithm, "+"); base != "fairk" && base != "bv95" {
+		return fmt.Errorf("--k %d: %s lets one in at a time; fairk and bv95 let more", a.cfg.Holders, base)
+	}
+	if a.cfg.Algorithm == "comesh" || a.cfg.Algorithm == "hub" {
+		return fmt.Errorf("--algorithm %s: k-groups are not explored; want camera, camera-paper, naimi-trehel, fairk, bv95, localmutex, localmutex-paper, %s",
+			a.cfg.Algorithm, strings.Join(catalog.Names(), ", "))
 	}
 	for name, n := range map[string]int{
 		"losses": a.cfg.Losses, "duplicates": a.cfg.Duplicates, "member-changes": a.cfg.Changes, "silent-oks": a.cfg.SilentOKs,

@@ -54,6 +54,9 @@ func exploreLocal(c *cli.Context, links []string) error {
 	if walks < 0 || cfg.MaxDepth < 0 || cfg.MaxStates < 0 {
 		return usageError(errors.New("--walks, --depth, --states: want 0 or more"))
 	}
+	if walks > 0 && c.String("script") != "" {
+		return usageError(errors.New("--script: not of random walks of localmutex: want it without --walks"))
+	}
 	if walks > 0 {
 		return walkLocal(c.App.Writer, cfg, walks, c.Uint64("seed"), c.Bool("json"))
 	}
@@ -80,6 +83,9 @@ func exploreLocal(c *cli.Context, links []string) error {
 		return errCheckFailed
 	case r.Bound == localscript.Interrupted:
 		return &codedError{exitInterrupted, errExploreInterrupted}
+	}
+	if file := c.String("script"); file != "" && !c.Bool("json") {
+		fmt.Fprintf(c.App.Writer, "%s is not written: there is no schedule to show\n", file)
 	}
 	return nil
 }

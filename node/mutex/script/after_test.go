@@ -104,6 +104,13 @@ func TestReadSchedule(t *testing.T) {
 			t.Errorf("after %q: %v", bad, err)
 		}
 	}
+	stuck := ExploreConfig{
+		Algorithm: "camera-paper", Lists: everyone(2), Entries: []int{0, 0}, MaxStates: 100, Stuck: true, Withheld: true,
+		After: []string{"enter p1", "deliver p1->p0 REQUEST", "enter p0", "deliver p0->p1 REQUEST", "crash p1", "restart p1", "deliver p0->p1 OK"},
+	}
+	if r := Explore(stuck); !strings.Contains(r.Violation, "STUCK") || r.Found.Given != len(stuck.After) || len(r.Found.Steps) != len(stuck.After) {
+		t.Errorf("stuck where the exploration begins: %q", r.Violation)
+	}
 	wrong := ExploreConfig{Algorithm: "ra", Lists: [][]int{{}, {}}, Entries: []int{1, 1}, After: []string{"enter p0", "enter p1"}}
 	if err := wrong.Check(); err == nil || !strings.Contains(err.Error(), "wrong there already") {
 		t.Error(err)

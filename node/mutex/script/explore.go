@@ -393,6 +393,9 @@ func Explore(cfg ExploreConfig) ExploreResult {
 	level := []*state{first}
 	at := 0 // number of the first state of the level
 	found := -1
+	if m.wrong(first) { // where After led to
+		found = 0
+	}
 	for len(level) > 0 && found < 0 && res.Bound == "" {
 		if cfg.MaxDepth > 0 && res.Depth >= cfg.MaxDepth {
 			res.Bound = "depth"
