@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -88,7 +89,11 @@ func (s *Scenario) ConciseYAML() ([]byte, error) {
 // node returns the value of the key in s as YAML.
 func (k *Key) node(s *Spec) *yaml.Node {
 	if !k.list {
-		return &yaml.Node{Kind: yaml.ScalarNode, Tag: k.yaml, Value: k.format(s)}
+		n := &yaml.Node{Kind: yaml.ScalarNode, Tag: k.yaml, Value: k.format(s)}
+		if _, err := strconv.ParseInt(n.Value, 10, 64); err == nil && n.Tag == "!!float" {
+			n.Tag = "!!int" // a whole number is written as one; with the other tag as !!float 1
+		}
+		return n
 	}
 	n := &yaml.Node{Kind: yaml.SequenceNode}
 	for _, item := range *k.items(s) {

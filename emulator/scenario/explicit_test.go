@@ -63,6 +63,9 @@ func TestConciseYAML(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		if bytes.Contains(sc.YAML(), []byte("!!")) {
+			t.Errorf("%s: tags that nobody needs:\n%s", name, sc.YAML())
+		}
 		again, err := resolveYAML(t, string(short))
 		if err != nil {
 			t.Fatalf("%s: %v\n%s", name, err, short)

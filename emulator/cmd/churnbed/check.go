@@ -13,6 +13,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"churnbed/results"
+	"churnbed/results/report"
 )
 
 func checkCommand() *cli.Command {
@@ -55,7 +56,7 @@ func checkCommand() *cli.Command {
 				return err
 			}
 			if s.Safety.Violations > 0 && !c.Bool("json") {
-				fmt.Fprintln(c.App.Writer, "next                churnbed minimise "+run.Dir+" finds the faults that it takes, churnbed report "+run.Dir+" shows it")
+				fmt.Fprintln(c.App.Writer, "next                churnbed minimise "+report.Quote(run.Dir)+" finds the faults that it takes, churnbed report "+report.Quote(run.Dir)+" shows it")
 			}
 			if s.Failed() {
 				return errCheckFailed

@@ -28,6 +28,7 @@ import (
 	"churnbed/node/core"
 	"churnbed/node/eventlog"
 	"churnbed/results"
+	"churnbed/results/report"
 )
 
 func runCommand() *cli.Command {
@@ -281,12 +282,13 @@ func judge(dir string, opt runOptions) (violated bool, err error) {
 		return s.Failed(), errors.Join(err, printJSON(opt.stdout, s))
 	}
 	err = errors.Join(err, s.Print(opt.stdout, run.Dir))
-	next := "churnbed report " + run.Dir
+	quoted := report.Quote(run.Dir)
+	next := "churnbed report " + quoted
 	if s.Failed() {
-		next = "churnbed check " + run.Dir + ", then " + next
+		next = "churnbed check " + quoted + ", then " + next
 	}
 	if s.Safety.Violations > 0 {
-		next += ", churnbed minimise " + run.Dir
+		next += ", churnbed minimise " + quoted
 	}
 	_, werr := fmt.Fprintln(opt.stdout, "next               ", next)
 	return s.Failed(), errors.Join(err, werr)

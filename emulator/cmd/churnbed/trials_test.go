@@ -3,6 +3,7 @@ package main
 import (
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"churnbed/results"
@@ -56,4 +57,16 @@ func TestSimReplay(t *testing.T) {
 	}
 	churnbed(t, "sim", "--replay", first, "--nodes", "8").want(t, exitUsage)
 	churnbed(t, "sim", "other.yaml", "--replay", first).want(t, exitUsage)
+}
+
+// The command that a run names next can be pasted, whatever its directory is
+// called.
+func TestNextIsQuoted(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "it's here")
+	o := churnbed(t, "sim", "--nodes", "3", "--topology", "full", "--requests", "2", "--out", dir)
+	o.want(t, 0)
+	if !strings.Contains(o.stdout, `it'\''s here'`) {
+		t.Error(o)
+	}
 }
