@@ -164,11 +164,11 @@ func (c *collector) down(id core.NodeID, t int64, how Ended) {
 	if !n.up {
 		return
 	}
-	c.resize(n, t, 0)
 	c.resume(id, t)
-	if how != Running && how != Stopped { // else the run is over
+	if how != Running && how != Stopped {
+		c.resize(n, t, 0)
 		c.groups.down(id, t)
-	}
+	} // else the run is over: processes end one by one, which is no news of it
 	n.up = false
 	l := &c.t.Nodes[id].Lives[len(c.t.Nodes[id].Lives)-1]
 	l.To, l.How = max(t, l.From), how

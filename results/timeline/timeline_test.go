@@ -175,6 +175,27 @@ func TestSizes(t *testing.T) {
 	}
 }
 
+// Processes end one after the other when the run is over: that is no fall of
+// their number.
+func TestSizesToTheEnd(t *testing.T) {
+	c := newCollector(2)
+	for k := range core.NodeID(2) {
+		c.line(&results.Line{Node: k, Event: eventlog.Event{Kind: eventlog.Start, T: 0, Inc: 1024}})
+		c.line(&results.Line{Node: k, Event: eventlog.Event{Kind: eventlog.Joined, T: 0, Size: 2}})
+	}
+	c.line(&results.Line{Node: core.None, Event: eventlog.Event{Kind: eventlog.End, T: 1e9}})
+	c.line(&results.Line{Node: 0, Event: eventlog.Event{Kind: eventlog.Stop, T: 1e9 + 1e6}})
+	c.line(&results.Line{Node: 1, Event: eventlog.Event{Kind: eventlog.Stop, T: 1e9 + 90e6}})
+	tl := c.finish()
+	last := tl.Sizes[len(tl.Sizes)-1]
+	if last.To > tl.End || last.Up != 2 || last.Mean != 2 || last.Min != 2 {
+		t.Errorf("last: %+v, end %d", last, tl.End)
+	}
+	if l := tl.Nodes[1].Lives[0]; l.How != Stopped || l.To != 1e9+90e6 {
+		t.Errorf("life %+v", l)
+	}
+}
+
 // Bins keep the amount whatever is spread, and stay few.
 func TestBins(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
