@@ -301,9 +301,9 @@ func (h *history) locks(v *Verdict) *Local {
 	return &l
 }
 
-// wrong reports whether the locks were not what the algorithm promises,
+// Wrong reports whether the locks were not what the algorithm promises,
 // intersections apart.
-func (l *Local) wrong() bool {
+func (l *Local) Wrong() bool {
 	return l != nil && (l.Incomplete > 0 || l.InFlightPerLink > 2 || l.MessageBytesMin != l.MessageBytesMax || l.App.wrong())
 }
 
@@ -319,18 +319,30 @@ func (s idSet) count() (n int) {
 
 // print writes the rows of neighbourhood locks.
 func (l *Local) print(p *printer, served int) {
-	if l == nil {
-		return
+	for _, line := range l.Lines(served) {
+		p.row(line[0], "%s", line[1])
 	}
-	p.row("locks", "%d of %s nodes each (up to %d), took mean %s  p99 %s; %d kept all neighbours, %d incomplete", served, num(l.Degree), l.DegreeMax, ms(l.LockMS.Mean), ms(l.LockMS.P99), l.Persistent, l.Incomplete)
-	p.row("competitions", "%s a lock, at most %d; %d lost", num(l.TriesMean), l.TriesMax, l.Spins)
+}
+
+// Lines tells it in words, each line a name and a text; none where l is nil.
+// served is how many locks were taken.
+func (l *Local) Lines(served int) [][2]string {
+	if l == nil {
+		return nil
+	}
 	bytes := strconv.Itoa(l.MessageBytesMin)
 	if l.MessageBytesMax != l.MessageBytesMin {
 		bytes += fmt.Sprintf(" to %d", l.MessageBytesMax)
 	}
-	p.row("bounds", "at most %d messages under way on a link, %s bytes each; at most %d bytes of state a node", l.InFlightPerLink, bytes, l.StateBytesMax)
-	p.row("links", "went or came %d times; nodes closed %d ports", l.LinkChanges, l.PortsClosed)
-	if a := l.App; a != nil {
-		p.row("application", "%s", a)
+	lines := [][2]string{
+		{"locks", fmt.Sprintf("%d of %s nodes each (up to %d), took mean %s  p99 %s; %d kept all neighbours, %d incomplete",
+			served, num(l.Degree), l.DegreeMax, ms(l.LockMS.Mean), ms(l.LockMS.P99), l.Persistent, l.Incomplete)},
+		{"competitions", fmt.Sprintf("%s a lock, at most %d; %d lost", num(l.TriesMean), l.TriesMax, l.Spins)},
+		{"bounds", fmt.Sprintf("at most %d messages under way on a link, %s bytes each; at most %d bytes of state a node", l.InFlightPerLink, bytes, l.StateBytesMax)},
+		{"links", fmt.Sprintf("went or came %d times; nodes closed %d ports", l.LinkChanges, l.PortsClosed)},
 	}
+	if l.App != nil {
+		lines = append(lines, [2]string{"application", fmt.Sprint(l.App)})
+	}
+	return lines
 }

@@ -139,7 +139,7 @@ func TestBoundsOfLocks(t *testing.T) {
 		t.Errorf("%+v, %s", l, s.Verdict)
 	}
 	for _, bad := range []Local{{InFlightPerLink: 4}, {MessageBytesMin: 22, MessageBytesMax: 23}, {Incomplete: 1}, {App: &App{Wrong: 1}}} {
-		if !bad.wrong() {
+		if !bad.Wrong() {
 			t.Errorf("%+v passes", bad)
 		}
 	}

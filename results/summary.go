@@ -227,7 +227,7 @@ func (h *history) summary(v *Verdict) *Summary {
 // verdict names the worst finding.
 func (v *Verdict) verdict() string {
 	switch {
-	case !v.Safe() || v.GroupCount > 0 || v.Tokens.wrong() || v.Local.wrong():
+	case !v.Safe() || v.GroupCount > 0 || v.Tokens.Wrong() || v.Local.Wrong():
 		return VerdictViolation
 	case v.LogErrorCount > 0:
 		return VerdictLogErrors
@@ -287,13 +287,7 @@ func (s *Summary) Print(w io.Writer, dir string) error {
 	if s.LiveActions > 0 {
 		p.row("by hand", "%d actions while it ran; `churnbed scenario from-run %s` writes them down as a scenario", s.LiveActions, dir)
 	}
-	safety := "SAFE: never two in the critical section"
-	if s.Fairness.K > 1 {
-		safety = fmt.Sprintf("SAFE: never more than %d in the critical section", s.Fairness.K)
-	}
-	if s.Local != nil {
-		safety = "SAFE: no two lock sets intersected"
-	}
+	safety := "SAFE: " + s.Promise()
 	if s.Safety.Violations > 0 {
 		safety = fmt.Sprintf("VIOLATED: overlapping pairs: %d, %s ms in all, up to %d holders at once", s.Safety.Violations,
 			num(s.Safety.ViolationMS), s.Safety.MaxConcurrent)
@@ -320,6 +314,19 @@ func (s *Summary) Print(w io.Writer, dir string) error {
 	p.row("verdict", "%s", s.Verdict)
 	p.row("run directory", "%s", dir)
 	return p.err
+}
+
+// Promise says what holds in a run that is safe.
+func (s *Summary) Promise() string {
+	switch {
+	case s.Groups != nil:
+		return "routines, locks, leaders and inherited state"
+	case s.Local != nil:
+		return "no two lock sets intersected"
+	case s.Fairness.K > 1:
+		return fmt.Sprintf("never more than %d in the critical section", s.Fairness.K)
+	}
+	return "never two in the critical section"
 }
 
 // membership prints what the lists were where the algorithm uses them. Who

@@ -37,8 +37,8 @@ type Tokens struct {
 	Rebuilt    int `json:"rebuilt"`    // times that tokens were dealt out anew
 }
 
-// wrong reports whether the tokens were not what the algorithm promises.
-func (t *Tokens) wrong() bool {
+// Wrong reports whether the tokens were not what the algorithm promises.
+func (t *Tokens) Wrong() bool {
 	return t != nil && t.Duplicated+t.Coordinators+t.Lost+t.OutOfOrder > 0
 }
 
@@ -499,9 +499,13 @@ func (j *tokenJudge) nowhere(c *chain, lines []LogLine, format string, args ...a
 
 // print writes the row of the summary.
 func (t *Tokens) print(p *printer) {
-	if t == nil {
-		return
+	if t != nil {
+		p.row("tokens", "%s", t)
 	}
+}
+
+// String tells it in words.
+func (t *Tokens) String() string {
 	text := fmt.Sprintf("%d conserved over %d transfers", t.K, t.Transfers)
 	if t.Duplicated+t.Lost > 0 {
 		text = fmt.Sprintf("NOT CONSERVED: of %d, %d times too many, %d lost; %d transfers", t.K, t.Duplicated, t.Lost, t.Transfers)
@@ -524,7 +528,7 @@ func (t *Tokens) print(p *printer) {
 	if t.TakenOver+t.Rebuilt > 0 {
 		text += fmt.Sprintf("; %d ids taken over, dealt out anew %d times", t.TakenOver, t.Rebuilt)
 	}
-	p.row("tokens", "%s", text)
+	return text
 }
 
 // writeTokenFaults prints each breach with its log lines, in full the first

@@ -257,7 +257,7 @@ func TestTokens(t *testing.T) {
 			if s.Tokens == nil || *s.Tokens != c.want {
 				t.Errorf("%+v, want %+v", s.Tokens, c.want)
 			}
-			if wrong := s.Tokens.wrong(); wrong != (c.rule != "") || wrong != (s.Verdict == VerdictViolation) {
+			if wrong := s.Tokens.Wrong(); wrong != (c.rule != "") || wrong != (s.Verdict == VerdictViolation) {
 				t.Errorf("verdict %s: %+v", s.Verdict, v.TokenFaults)
 			}
 			if c.rule == "" {
@@ -320,13 +320,13 @@ func TestTokensOfRandomRuns(t *testing.T) {
 			_, v := judge(t, f.end(at+2000))
 			return v
 		}
-		if v := run(-1, -1); v.Tokens.wrong() || v.Tokens.Transfers != 6 || v.Tokens.Promises != 6 {
+		if v := run(-1, -1); v.Tokens.Wrong() || v.Tokens.Transfers != 6 || v.Tokens.Promises != 6 {
 			t.Errorf("seed %d: %+v %+v", seed, v.Tokens, v.TokenFaults)
 		}
-		if drop := rng.IntN(24); !run(drop, -1).Tokens.wrong() {
+		if drop := rng.IntN(24); !run(drop, -1).Tokens.Wrong() {
 			t.Errorf("seed %d: line %d missing, and nothing is wrong", seed, drop)
 		}
-		if twice := rng.IntN(24); !run(-1, twice).Tokens.wrong() {
+		if twice := rng.IntN(24); !run(-1, twice).Tokens.Wrong() {
 			t.Errorf("seed %d: line %d twice, and nothing is wrong", seed, twice)
 		}
 	}

@@ -12,6 +12,7 @@ import (
 
 	"churnbed/node/core"
 	"churnbed/results"
+	"churnbed/results/timeline"
 	"churnbed/results/timeline/timelinetest"
 	"churnbed/topologies"
 )
@@ -259,4 +260,31 @@ func BenchmarkReport(b *testing.B) {
 		}
 	}
 	b.ReportMetric(float64(size)/1e6, "MB")
+}
+
+// What a safe run promises goes by its algorithm, and what tokens and
+// neighbourhoods came to is told, bad where it is wrong.
+func TestPromises(t *testing.T) {
+	runs := []*Run{
+		{Timeline: &timeline.Timeline{Summary: &results.Summary{Fairness: results.Fairness{K: 3}, Tokens: &results.Tokens{K: 3, Lost: 1}}}},
+		{Timeline: &timeline.Timeline{Summary: &results.Summary{Local: &results.Local{InFlightPerLink: 2}}}},
+		{Timeline: &timeline.Timeline{Summary: &results.Summary{}}},
+	}
+	cells := map[string][]value{}
+	for _, g := range summaryGroups(runs) {
+		for _, r := range g.Rows {
+			cells[r.Name] = r.Values
+		}
+	}
+	for k, want := range []string{"never more than 3 in the critical section", "no two lock sets intersected", "never two in the critical section"} {
+		if got := cells["safety"][k].Text; got != want {
+			t.Errorf("run %d: safety %q, want %q", k, got, want)
+		}
+	}
+	if v := cells["tokens"]; len(v) != 3 || v[0].Class != bad || !strings.Contains(v[0].Text, "1 lost") || v[1].Text != "–" {
+		t.Errorf("tokens: %+v", v)
+	}
+	if v := cells["bounds"]; len(v) != 3 || !strings.Contains(v[1].Text, "at most 2 messages") || v[2].Text != "–" {
+		t.Errorf("bounds: %+v", v)
+	}
 }

@@ -115,11 +115,16 @@ func summaryGroups(runs []*Run) []group {
 		if n := s.Groups.Found(); n > 0 {
 			return value{fmt.Sprintf("violated: %d findings of groups", n), bad}
 		}
-		if s.Groups != nil {
-			return value{"routines, locks, leaders and inherited state", good}
-		}
-		return value{"never two in the critical section", good}
+		return value{s.Promise(), good}
 	})
+	if slices.ContainsFunc(runs, func(r *Run) bool { return r.Timeline.Summary.Tokens != nil }) {
+		add("", "tokens", func(s *results.Summary, _ *Run) value {
+			if s.Tokens == nil {
+				return value{Text: "–"}
+			}
+			return value{s.Tokens.String(), class(!s.Tokens.Wrong())}
+		})
+	}
 	add("", "overlaps with holders declared failed", func(s *results.Summary, _ *Run) value {
 		if s.Safety.ZombieOverlaps == 0 {
 			return value{Text: "none"}
@@ -145,6 +150,7 @@ func summaryGroups(runs []*Run) []group {
 		return value{Text: seconds(r.Timeline.End - r.Timeline.Begin())}
 	})
 	groupRows(runs, add)
+	localRows(runs, add)
 	section := anySection(runs)
 	if section {
 		add("Liveness", "requests served", func(s *results.Summary, _ *Run) value {
@@ -291,6 +297,30 @@ func (r *Run) commands() []command {
 		list = append(list, command{"The command that made it", strings.Join(words, " ")})
 	}
 	return list
+}
+
+// localRows tell of locks of neighbourhoods, where a run has them.
+func localRows(runs []*Run, add func(name, figure string, of func(*results.Summary, *Run) value)) {
+	i := slices.IndexFunc(runs, func(r *Run) bool { return r.Timeline.Summary.Local != nil })
+	if i < 0 {
+		return
+	}
+	head := "Neighbourhoods"
+	for _, line := range runs[i].Timeline.Summary.Local.Lines(0) {
+		add(head, line[0], func(s *results.Summary, _ *Run) value {
+			for _, own := range s.Local.Lines(s.Requests.Served) {
+				if own[0] != line[0] {
+					continue
+				}
+				if s.Local.Wrong() {
+					return value{own[1], bad}
+				}
+				return value{Text: own[1]}
+			}
+			return value{Text: "–"}
+		})
+		head = ""
+	}
 }
 
 // Quote quotes a word for a POSIX shell, where it needs that.
