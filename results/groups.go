@@ -49,6 +49,8 @@ type GroupSummary struct {
 	StaleLines int `json:"stale_lines"`
 
 	ClientMS    Dist `json:"client_delay_ms"` // trigger to execution
+	AcquireMS   Dist `json:"acquire_ms"`      // first request for a lock to execution: all locks of a routine
+	SyncMS      Dist `json:"sync_ms"`         // a holder's end of a device's use to the grant to one that waited by then
 	QuorumMS    Dist `json:"quorum_ms"`       // a change of a lock or a routine to its quorum
 	ElectionMS  Dist `json:"election_ms"`
 	TransferMS  Dist `json:"transfer_ms"`  // old leader's state to the new one
@@ -75,6 +77,9 @@ func (x execution) String() string {
 	return fmt.Sprintf("routine %d ticket %d", x.routine, x.ticket)
 }
 
+// firing is the run of which x may be a later attempt.
+func (x execution) firing() execution { return execution{x.routine, x.ticket >> 16 << 16} }
+
 type executed struct {
 	from, to   LogError
 	began, end int64
@@ -94,6 +99,8 @@ type deviceLock struct {
 	line   LogError
 	at     int64
 	seen   map[execution]bool // ever held
+	asked  map[execution]int64
+	before execution // gave the lock back last
 	// A grant at the very instant at which another node may log the release.
 	doubt     *GroupFinding
 	doubtAt   int64
@@ -126,7 +133,11 @@ type groupHistory struct {
 	open    map[core.NodeID][]commandOpen
 	sent    map[core.NodeID]map[string]eventlog.Count
 	killed  map[core.NodeID]int64
+	lifting map[execution]int64 // ACQUIRING_LOCKS of a firing, its first attempt
+	freeing map[execution]int64 // RELEASING_LOCKS
 	client  []float64
+	acquire []float64
+	sync    []float64
 	quorum  []float64
 	elect   []float64
 	move    []float64
@@ -148,6 +159,7 @@ func newGroupHistory() *groupHistory {
 			node core.NodeID
 			line LogError
 		}{},
+		lifting: map[execution]int64{}, freeing: map[execution]int64{},
 		asked: map[execution]int64{}, over: map[execution]bool{}, waits: map[int32]int32{},
 		open: map[core.NodeID][]commandOpen{}, sent: map[core.NodeID]map[string]eventlog.Count{}, killed: map[core.NodeID]int64{},
 	}
@@ -295,7 +307,7 @@ func (g *groupHistory) inherit(l *Line) {
 func (g *groupHistory) lock(device, group int32) *deviceLock {
 	h := g.locks[device]
 	if h == nil {
-		h = &deviceLock{group: group, seen: map[execution]bool{}}
+		h = &deviceLock{group: group, seen: map[execution]bool{}, asked: map[execution]int64{}}
 		g.locks[device] = h
 	}
 	return h
@@ -337,9 +349,18 @@ func (g *groupHistory) lockLine(l *Line, x execution, stale bool) {
 	switch e.State {
 	case "request":
 		g.waits[x.routine] = k.Device
+		if _, again := h.asked[x]; !again {
+			h.asked[x] = e.T
+		}
 		g.circle(l, x)
 	case "grant":
 		g.sum.Grants++
+		if at, asked := h.asked[x]; asked {
+			if end, over := g.freeing[h.before]; over && at <= end {
+				g.sync = append(g.sync, float64(e.T-end)/1e6)
+			}
+			delete(h.asked, x)
+		}
 		if h.held && h.holder != x {
 			f := GroupFinding{
 				CheckHolders, fmt.Sprintf("device %d: %v and %v hold its lock", k.Device, h.holder, x),
@@ -356,7 +377,7 @@ func (g *groupHistory) lockLine(l *Line, x execution, stale bool) {
 			h.doubt = nil // at the same instant, by another node
 		}
 		if h.held && h.holder == x {
-			h.held = false
+			h.held, h.before = false, x
 		}
 	}
 }
@@ -412,8 +433,11 @@ func (g *groupHistory) routineLine(l *Line, x execution, stale bool) {
 		g.over[x] = true
 		delete(g.waits, x.routine)
 	case "ACQUIRING_LOCKS":
-		if k.Ticket&(1<<16-1) > 0 { // another attempt of the same run
-			g.asked[execution{k.Routine, k.Ticket >> 16 << 16}] = k.Since
+		if first := x.firing(); g.lifting[first] == 0 {
+			g.lifting[first] = e.T
+		}
+		if x != x.firing() { // another attempt of the same run
+			g.asked[x.firing()] = k.Since
 		}
 	case "EXECUTING":
 		r := g.run(x)
@@ -421,8 +445,12 @@ func (g *groupHistory) routineLine(l *Line, x execution, stale bool) {
 			return // told again by another leader
 		}
 		r.began, r.from = e.T, refOf(l)
+		if at, known := g.lifting[x.firing()]; known {
+			g.acquire = append(g.acquire, float64(e.T-at)/1e6)
+			delete(g.lifting, x.firing())
+		}
 		g.order = append(g.order, x)
-		delete(g.asked, execution{x.routine, x.ticket >> 16 << 16})
+		delete(g.asked, x.firing())
 		delete(g.waits, x.routine)
 		if k.Since > 0 {
 			g.client = append(g.client, float64(e.T-k.Since)/1e6)
@@ -432,6 +460,7 @@ func (g *groupHistory) routineLine(l *Line, x execution, stale bool) {
 		r := g.run(x)
 		if !r.over && r.began >= 0 {
 			r.over, r.end, r.to = true, e.T, refOf(l)
+			g.freeing[x] = e.T
 			g.sum.Executed++
 		}
 		g.over[x] = true
@@ -585,7 +614,7 @@ func (g *groupHistory) finish(epoch, end int64, interrupted bool) {
 	}
 	g.sum.Foreground, g.sum.Background = loadOf(fore, seconds), loadOf(back, seconds)
 	for to, from := range map[*Dist][]float64{
-		&g.sum.ClientMS: g.client, &g.sum.QuorumMS: g.quorum, &g.sum.ElectionMS: g.elect, &g.sum.TransferMS: g.move,
+		&g.sum.ClientMS: g.client, &g.sum.AcquireMS: g.acquire, &g.sum.SyncMS: g.sync, &g.sum.QuorumMS: g.quorum, &g.sum.ElectionMS: g.elect, &g.sum.TransferMS: g.move,
 		&g.sum.GapMS: g.gap, &g.sum.DetectionMS: g.detect,
 	} {
 		*to = distribution(from)
@@ -613,7 +642,7 @@ func (s *GroupSummary) Found() int {
 
 // unfit marks the times of a run whose host did not keep up.
 func (s *GroupSummary) unfit() {
-	for _, d := range []*Dist{&s.ClientMS, &s.QuorumMS, &s.ElectionMS, &s.TransferMS, &s.GapMS, &s.DetectionMS} {
+	for _, d := range []*Dist{&s.ClientMS, &s.AcquireMS, &s.SyncMS, &s.QuorumMS, &s.ElectionMS, &s.TransferMS, &s.GapMS, &s.DetectionMS} {
 		d.Unfit = true
 	}
 }
@@ -622,6 +651,8 @@ func (s *GroupSummary) unfit() {
 func (p *printer) groups(s *GroupSummary) {
 	p.row("routines", "%d executed, %d triggered, %d skipped, %d starved; client delay mean %s  p50 %s  p90 %s", s.Executed, s.Triggered,
 		s.Skipped, s.Starved, ms(s.ClientMS.Mean), ms(s.ClientMS.P50), ms(s.ClientMS.P90))
+	p.row("locks", "%d grants; all locks of a routine mean %s p90 %s, handed to one that waits mean %s p90 %s", s.Grants, ms(s.AcquireMS.Mean),
+		ms(s.AcquireMS.P90), ms(s.SyncMS.Mean), ms(s.SyncMS.P90))
 	p.row("groups", "%s, %s (mean %s), %s (gap mean %s), %d leaders deposed; quorum mean %s", counted(s.Groups, "group"), counted(s.Elections, "election"),
 		ms(s.ElectionMS.Mean), counted(s.Migrations, "migration"), ms(s.GapMS.Mean), s.Deposed, ms(s.QuorumMS.Mean))
 	p.row("bytes/s of a node", "foreground mean %s max %s, background mean %s max %s", num(s.Foreground.Mean), num(s.Foreground.Max),

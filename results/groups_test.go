@@ -53,6 +53,36 @@ func (p grouped) run(ms float64, device, routine int32, ticket, epoch, term uint
 	p.routine(ms+8, 0, "NOT_TRIGGERED", routine, ticket)
 }
 
+// TestLockDelays: two routines want a device; the second one waits for the
+// first one's end, and gets the lock of a device that nobody has at once.
+func TestLockDelays(t *testing.T) {
+	p := grouped{newPlant(t, 8)}
+	const t1 = 1 << 16
+	p.routine(20, 0, "ACQUIRING_LOCKS", 5, t1)
+	p.lock(21, 0, "request", 2, 5, t1, 1, 1)
+	p.lock(22, 0, "grant", 2, 5, t1, 1, 1)
+	p.routine(23, 0, "EXECUTING", 5, t1)
+	p.routine(24, 0, "ACQUIRING_LOCKS", 6, t1)
+	p.lock(25, 0, "request", 2, 6, t1, 1, 1)
+	p.routine(40, 0, "RELEASING_LOCKS", 5, t1)
+	p.lock(43, 0, "release", 2, 5, t1, 1, 1)
+	p.lock(43, 0, "grant", 2, 6, t1, 1, 1)
+	p.lock(44, 0, "request", 3, 6, t1, 1, 1)
+	p.lock(45, 0, "grant", 3, 6, t1, 1, 1)
+	p.routine(50, 0, "EXECUTING", 6, t1)
+	s, _, err := Judge(p.end(1000))
+	if err != nil {
+		t.Fatal(err)
+	}
+	validate(t, s)
+	if a := s.Groups.AcquireMS; a.N != 2 || a.Max != 26 || a.Mean != 14.5 {
+		t.Errorf("acquisition %+v", a)
+	}
+	if d := s.Groups.SyncMS; d.N != 1 || d.Mean != 3 {
+		t.Errorf("handover %+v", d)
+	}
+}
+
 // TestGroupChecks plants one violation each; the check of that name, and no
 // other, must find it and name the lines.
 func TestGroupChecks(t *testing.T) {

@@ -52,6 +52,8 @@ var metrics = []metric{
 	{"served_share", "share of requests served", "", true, func(t *results.Trial) []float64 { return one(float64(t.Served) / float64(t.Issued)) }},
 	{"violations", "violations (pairs)", "", false, func(t *results.Trial) []float64 { return one(float64(t.Violations)) }},
 	{"routine_delay", "trigger of a routine to its execution, mean", "ms", true, groups(func(g *results.GroupSummary) results.Number { return g.ClientMS.Mean })},
+	{"lock_acquisition", "request for a routine's locks to its execution, mean", "ms", true, groups(func(g *results.GroupSummary) results.Number { return g.AcquireMS.Mean })},
+	{"lock_handover", "end of a device's use to the grant to who waits, mean", "ms", true, groups(func(g *results.GroupSummary) results.Number { return g.SyncMS.Mean })},
 	{"quorum", "delay of a quorum, mean", "ms", true, groups(func(g *results.GroupSummary) results.Number { return g.QuorumMS.Mean })},
 	{"election", "length of an election, mean", "ms", true, groups(func(g *results.GroupSummary) results.Number { return g.ElectionMS.Mean })},
 	{"transfer", "transfer of a group's state, mean", "ms", true, groups(func(g *results.GroupSummary) results.Number { return g.TransferMS.Mean })},

@@ -166,6 +166,8 @@ func (f *families) groups(t *timeline.Timeline) {
 		of         *results.Dist
 	}{
 		{"churnbed_client_delay", "Trigger of a routine to its execution", &g.ClientMS},
+		{"churnbed_lock_acquisition", "First request for a lock to execution", &g.AcquireMS},
+		{"churnbed_lock_handover", "End of a device's use to the grant to one that waited", &g.SyncMS},
 		{"churnbed_quorum", "Change of a lock or a routine to its quorum", &g.QuorumMS},
 		{"churnbed_election", "Elections of leaders", &g.ElectionMS},
 		{"churnbed_state_transfer", "State of a group from the old leader to the new one", &g.TransferMS},

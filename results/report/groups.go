@@ -240,6 +240,8 @@ func groupRows(runs []*Run, add func(name, figure string, of func(s *results.Sum
 	}))
 	add("", "starved", of(func(g *results.GroupSummary) value { return value{strconv.Itoa(g.Starved), class(g.Starved == 0)} }))
 	add("", "client delay: mean, p50, p90", times(func(g *results.GroupSummary) *results.Dist { return &g.ClientMS }))
+	add("", "all its locks: mean, p50, p90", times(func(g *results.GroupSummary) *results.Dist { return &g.AcquireMS }))
+	add("", "a lock handed to one that waits: mean, p50, p90", times(func(g *results.GroupSummary) *results.Dist { return &g.SyncMS }))
 	add("", "quorum: mean, p50, p90", times(func(g *results.GroupSummary) *results.Dist { return &g.QuorumMS }))
 	add("Groups", "groups, elections, migrations", of(func(g *results.GroupSummary) value {
 		return value{Text: fmt.Sprintf("%d, %d, %d", g.Groups, g.Elections, g.Migrations)}

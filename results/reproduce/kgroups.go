@@ -38,6 +38,8 @@ var assignmentFigures = []string{Survived, MemberTime, LeaderTime, GroupsAtOnce,
 // groupTimes are the distributions of a run with k-groups, ms.
 var groupTimes = map[string]func(*results.GroupSummary) *results.Dist{
 	"client":    func(s *results.GroupSummary) *results.Dist { return &s.ClientMS },
+	"acquire":   func(s *results.GroupSummary) *results.Dist { return &s.AcquireMS },
+	"sync":      func(s *results.GroupSummary) *results.Dist { return &s.SyncMS },
 	"quorum":    func(s *results.GroupSummary) *results.Dist { return &s.QuorumMS },
 	"election":  func(s *results.GroupSummary) *results.Dist { return &s.ElectionMS },
 	"transfer":  func(s *results.GroupSummary) *results.Dist { return &s.TransferMS },
