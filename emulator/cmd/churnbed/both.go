@@ -14,7 +14,6 @@ import (
 	"text/tabwriter"
 
 	"github.com/urfave/cli/v2"
-	"golang.org/x/sync/errgroup"
 
 	"churnbed/emulator/scenario"
 	"churnbed/emulator/simulate"
@@ -74,35 +73,27 @@ func runBoth(ctx context.Context, spec scenario.Spec, origin scenario.Origin, op
 	defer stop()
 	seeds := simulate.Seeds(spec.Seed, spec.Trials)
 	pairs := make([]pair, len(seeds))
-	var group errgroup.Group
-	group.SetLimit(1)
+	parallel := 1
 	if opt.virtual.on {
 		// Neighbours cannot disturb a virtual host, which takes one core.
-		group.SetLimit(runtime.NumCPU())
+		parallel = runtime.NumCPU()
 	}
 	var mu sync.Mutex
-	for i, seed := range seeds {
-		group.Go(func() error {
-			if err := ctx.Err(); err != nil {
-				return err
-			}
-			one := spec
-			one.Seed, one.Trials = seed, 1
-			p, err := runPair(ctx, one, origin, dir, len(seeds) > 1, opt)
-			if err != nil {
-				return err
-			}
-			pairs[i] = p
-			if len(seeds) > 1 && !opt.quiet {
-				mu.Lock()
-				defer mu.Unlock()
-				fmt.Fprintf(opt.stderr, "seed %d: mean wait emulated %.1f ms (%s), simulated %.1f ms\n", seed,
-					float64(p.emulated.WaitMS.Mean), p.emulated.Fidelity.Verdict, float64(p.simulated.WaitMS.Mean))
-			}
-			return nil
-		})
-	}
-	if err := group.Wait(); err != nil {
+	err = each(ctx, len(seeds), parallel, func(ctx context.Context, i int) error {
+		p, err := runPair(ctx, spec, origin, seeds[i], dir, opt)
+		if err != nil {
+			return err
+		}
+		pairs[i] = p
+		if len(seeds) > 1 && !opt.quiet {
+			mu.Lock()
+			defer mu.Unlock()
+			fmt.Fprintf(opt.stderr, "seed %d: mean wait emulated %.1f ms (%s), simulated %.1f ms\n", seeds[i],
+				float64(p.emulated.WaitMS.Mean), p.emulated.Fidelity.Verdict, float64(p.simulated.WaitMS.Mean))
+		}
+		return nil
+	})
+	if err != nil {
 		if ctx.Err() != nil {
 			return &codedError{exitInterrupted, fmt.Errorf("interrupted: what was run is in %s", dir)}
 		}
@@ -132,43 +123,36 @@ type pair struct {
 }
 
 // runPair runs one seed on both sides.
-func runPair(ctx context.Context, spec scenario.Spec, origin scenario.Origin, dir string, isTrial bool, opt runOptions) (pair, error) {
+func runPair(ctx context.Context, spec scenario.Spec, origin scenario.Origin, seed uint64, dir string, opt runOptions) (pair, error) {
 	var p pair
+	isTrial := spec.Trials > 1
 	resolve := func(side string) (*scenario.Scenario, error) {
-		spec.Out = filepath.Join(dir, side)
+		out := filepath.Join(dir, side)
 		if isTrial {
-			spec.Out = filepath.Join(spec.Out, results.TrialsDir, strconv.FormatUint(spec.Seed, 10))
+			out = trialDir(out, seed)
 		}
-		sc, err := scenario.Resolve(spec, origin)
-		if err != nil {
-			return nil, usageError(fmt.Errorf("seed %d: %w", spec.Seed, err))
-		}
-		return sc, nil
+		return resolveTrial(spec, origin, seed, out)
 	}
 	sc, err := resolve(simulatedDir)
 	if err != nil {
 		return p, err
 	}
-	bad, err := trial(ctx, sc, sc.Out)
+	simFailed, err := simulateTrial(ctx, sc)
 	if err != nil {
-		return p, fmt.Errorf("simulate seed %d: %w", spec.Seed, err)
+		return p, fmt.Errorf("simulate seed %d: %w", seed, err)
 	}
-	p.failed = bad
 	if p.simulated, err = readSummary(sc.Out); err != nil {
 		return p, err
 	}
 	if sc, err = resolve(emulatedDir); err != nil {
 		return p, err
 	}
-	one := opt
-	one.stdout, one.json, one.quiet, one.interrupts = io.Discard, false, opt.quiet || isTrial, true
-	switch err := emulate(ctx, sc, one); {
-	case err == nil:
-	case exitCode(err) == exitCheckFailed:
-		p.failed = true
-	default:
+	opt.quiet = opt.quiet || isTrial
+	emuFailed, err := emulateTrial(ctx, sc, opt)
+	if err != nil {
 		return p, err
 	}
+	p.failed = simFailed || emuFailed
 	p.emulated, err = readSummary(sc.Out)
 	return p, err
 }

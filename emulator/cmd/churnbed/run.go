@@ -10,7 +10,6 @@ import (
 	"os/signal"
 	"path/filepath"
 	"runtime"
-	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -24,7 +23,6 @@ import (
 	"churnbed/emulator/kernel"
 	"churnbed/emulator/live"
 	"churnbed/emulator/scenario"
-	"churnbed/emulator/simulate"
 	"churnbed/node/core"
 	"churnbed/node/eventlog"
 	"churnbed/results"
@@ -80,49 +78,13 @@ func runCommand() *cli.Command {
 				defer func() { _ = opt.page.Close() }()
 			}
 			if spec.Trials > 1 {
-				return emulateTrials(c.Context, spec, origin, sc.OutDir(exists), opt)
+				// One after the other: they would disturb each other's times.
+				return runTrials(c.Context, spec, origin, sc.OutDir(exists), 1, progressbar.DefaultSilent(-1), opt,
+					func(ctx context.Context, sc *scenario.Scenario) (bool, error) { return emulateTrial(ctx, sc, opt) })
 			}
 			return emulate(c.Context, sc, opt)
 		},
 	}
-}
-
-// emulateTrials runs spec.Trials seeds one after the other, since they would
-// disturb each other's times, into dir/trials/<seed>.
-func emulateTrials(ctx context.Context, spec scenario.Spec, origin scenario.Origin, dir string, opt runOptions) error {
-	if exists(dir) {
-		return usageError(fmt.Errorf("create trial set: %s exists; name a directory that does not", dir))
-	}
-	ctx, stop := interruptible(ctx)
-	defer stop()
-	one := opt
-	one.stdout, one.json, one.interrupts = io.Discard, false, true
-	failed := false
-	for _, seed := range simulate.Seeds(spec.Seed, spec.Trials) {
-		s := spec
-		s.Seed, s.Trials = seed, 1
-		s.Out = filepath.Join(dir, results.TrialsDir, strconv.FormatUint(seed, 10))
-		sc, err := scenario.Resolve(s, origin)
-		if err != nil {
-			return usageError(fmt.Errorf("seed %d: %w", seed, err))
-		}
-		err = emulate(ctx, sc, one)
-		switch {
-		case err == nil:
-		case exitCode(err) == exitCheckFailed:
-			failed = true
-			fmt.Fprintf(opt.stderr, "seed %d fails a check: %s\n", seed, s.Out)
-		default:
-			return err
-		}
-	}
-	if err := printTrials(dir, opt); err != nil {
-		return err
-	}
-	if failed {
-		return errCheckFailed
-	}
-	return nil
 }
 
 type runOptions struct {

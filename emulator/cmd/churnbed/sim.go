@@ -4,18 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
-	"path/filepath"
 	"runtime"
 	"slices"
 	"strconv"
-	"sync"
 
-	"github.com/schollz/progressbar/v3"
 	"github.com/urfave/cli/v2"
-	"golang.org/x/sync/errgroup"
-	"golang.org/x/term"
 
 	"churnbed/emulator/scenario"
 	"churnbed/emulator/simulate"
@@ -62,7 +56,7 @@ func simCommand() *cli.Command {
 				return usageError(err)
 			}
 			if spec.Trials > 1 {
-				return simulateTrials(c.Context, spec, origin, sc.OutDir(exists), opt)
+				return runTrials(c.Context, spec, origin, sc.OutDir(exists), runtime.NumCPU(), trialBar(spec.Trials, opt), opt, simulateTrial)
 			}
 			return simulateOne(c.Context, sc, sc.OutDir(exists), opt)
 		},
@@ -96,98 +90,6 @@ func simulateOne(ctx context.Context, sc *scenario.Scenario, dir string, opt run
 		return errCheckFailed
 	}
 	return nil
-}
-
-// simulateTrials simulates spec.Trials seeds over all cores.
-func simulateTrials(ctx context.Context, spec scenario.Spec, origin scenario.Origin, dir string, opt runOptions) error {
-	if exists(dir) {
-		return usageError(fmt.Errorf("create trial set: %s exists; name a directory that does not", dir))
-	}
-	ctx, stop := interruptible(ctx)
-	defer stop()
-	bar := trialBar(spec.Trials, opt)
-	var group errgroup.Group
-	group.SetLimit(runtime.NumCPU())
-	var mu sync.Mutex
-	failed := 0
-	for _, seed := range simulate.Seeds(spec.Seed, spec.Trials) {
-		group.Go(func() error {
-			if ctx.Err() != nil {
-				return ctx.Err()
-			}
-			one := spec
-			one.Seed, one.Trials = seed, 1
-			sc, err := scenario.Resolve(one, origin)
-			if err != nil {
-				return usageError(fmt.Errorf("seed %d: %w", seed, err))
-			}
-			bad, err := trial(ctx, sc, filepath.Join(dir, "trials", strconv.FormatUint(seed, 10)))
-			if err != nil {
-				return fmt.Errorf("seed %d: %w", seed, err)
-			}
-			mu.Lock()
-			defer mu.Unlock()
-			if bad {
-				failed++
-				fmt.Fprintf(opt.stderr, "seed %d fails a check: %s\n", seed, filepath.Join(dir, "trials", strconv.FormatUint(seed, 10)))
-			}
-			_ = bar.Add(1)
-			return nil
-		})
-	}
-	err := group.Wait()
-	_ = bar.Finish()
-	switch {
-	case ctx.Err() != nil:
-		return &codedError{exitInterrupted, fmt.Errorf("interrupted: the finished trials are in %s", dir)}
-	case err != nil:
-		return err
-	}
-	if err := printTrials(dir, opt); err != nil {
-		return err
-	}
-	if failed > 0 {
-		return errCheckFailed
-	}
-	return nil
-}
-
-// trial simulates, judges and summarises one seed.
-func trial(ctx context.Context, sc *scenario.Scenario, dir string) (failed bool, err error) {
-	run, err := simulate.Run(ctx, sc, dir, manifest(sc, "", ""))
-	if err != nil {
-		return false, err
-	}
-	run, err = results.Open(run.Dir)
-	if err != nil {
-		return false, err
-	}
-	s, _, err := results.Judge(run)
-	if err != nil {
-		return false, err
-	}
-	return s.Failed(), run.WriteSummary(s)
-}
-
-// printTrials prints the means over the trials of a set; compare says more.
-func printTrials(dir string, opt runOptions) error {
-	set, err := results.ReadSummaries(dir)
-	if err != nil {
-		return err
-	}
-	if opt.json {
-		return printJSON(opt.stdout, set)
-	}
-	return set.Print(opt.stdout, dir)
-}
-
-func trialBar(n int, opt runOptions) *progressbar.ProgressBar {
-	w := io.Discard
-	if f, ok := opt.stderr.(*os.File); ok && !opt.quiet && term.IsTerminal(int(f.Fd())) {
-		w = f
-	}
-	return progressbar.NewOptions(n, progressbar.OptionSetWriter(w), progressbar.OptionShowCount(),
-		progressbar.OptionSetDescription("trials"), progressbar.OptionClearOnFinish())
 }
 
 // replayRun simulates the scenario of a run directory again, into again ("":

@@ -8,7 +8,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -20,7 +19,6 @@ import (
 	"github.com/google/renameio/v2"
 	"github.com/schollz/progressbar/v3"
 	"github.com/urfave/cli/v2"
-	"golang.org/x/sync/errgroup"
 
 	"churnbed/emulator/scenario"
 	"churnbed/emulator/simulate"
@@ -214,54 +212,46 @@ func runCells(ctx context.Context, s *scenario.Sweep, runs []sweepRun, opt *swee
 	}
 	var mu sync.Mutex
 	var disturbed []int // real runs that came out unfaithful beside others
-	group, gctx := errgroup.WithContext(ctx)
-	group.SetLimit(parallel)
-	for i := range runs {
-		group.Go(func() error {
-			if gctx.Err() != nil {
-				return gctx.Err()
-			}
-			r := &runs[i]
-			spec, origin, err := s.Spec(*r.cell, r.seed)
+	err = each(ctx, len(runs), parallel, func(ctx context.Context, i int) error {
+		r := &runs[i]
+		spec, origin, err := s.Spec(*r.cell, r.seed)
+		if err != nil {
+			return usageError(err)
+		}
+		spec.Out = r.dir
+		if r.sc, err = scenario.Resolve(spec, origin); err != nil {
+			return usageError(fmt.Errorf("cell %s, seed %d: %w", s.Name(*r.cell), r.seed, err))
+		}
+		bad, was := false, finished(r)
+		again := false
+		if was == nil {
+			bad, err = runCell(ctx, s, r, i, len(runs), opt)
 			if err != nil {
-				return usageError(err)
+				return fmt.Errorf("cell %s, seed %d: %w", s.Name(*r.cell), r.seed, err)
 			}
-			spec.Out = r.dir
-			if r.sc, err = scenario.Resolve(spec, origin); err != nil {
-				return usageError(fmt.Errorf("cell %s, seed %d: %w", s.Name(*r.cell), r.seed, err))
+			if opt.engine == "run" && parallel > 1 {
+				now := finished(r)
+				again = now != nil && now.Fidelity.Verdict == results.Unfaithful
 			}
-			bad, was := false, finished(r)
-			again := false
-			if was == nil {
-				bad, err = runCell(gctx, s, r, i, len(runs), opt)
-				if err != nil {
-					return fmt.Errorf("cell %s, seed %d: %w", s.Name(*r.cell), r.seed, err)
-				}
-				if opt.engine == "run" && parallel > 1 {
-					now := finished(r)
-					again = now != nil && now.Fidelity.Verdict == results.Unfaithful
-				}
-			} else {
-				bad = was.Failed()
-			}
-			mu.Lock()
-			defer mu.Unlock()
-			if was != nil {
-				kept++
-			}
-			if again {
-				disturbed = append(disturbed, i)
-				return nil
-			}
-			r.sc = nil // large
-			failed = failed || bad
-			if bar != nil {
-				_ = bar.Add(1)
-			}
+		} else {
+			bad = was.Failed()
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		if was != nil {
+			kept++
+		}
+		if again {
+			disturbed = append(disturbed, i)
 			return nil
-		})
-	}
-	err = group.Wait()
+		}
+		r.sc = nil // large
+		failed = failed || bad
+		if bar != nil {
+			_ = bar.Add(1)
+		}
+		return nil
+	})
 	if bar != nil {
 		_ = bar.Finish()
 	}
@@ -318,21 +308,14 @@ func runCell(ctx context.Context, s *scenario.Sweep, r *sweepRun, i, of int, opt
 		return false, hostError(fmt.Errorf("remove unfinished run: %w", err))
 	}
 	if opt.engine == "sim" {
-		return trial(ctx, r.sc, r.dir)
+		return simulateTrial(ctx, r.sc)
 	}
 	if !opt.quiet {
 		fmt.Fprintf(opt.stderr, "run %d of %d: %s, seed %d\n", i+1, of, s.Name(*r.cell), r.seed)
 	}
 	one := opt.runOptions
-	one.stdout, one.json, one.interrupts, one.quiet = io.Discard, false, true, true
-	switch err := emulate(ctx, r.sc, one); {
-	case err == nil:
-		return false, nil
-	case exitCode(err) == exitCheckFailed:
-		return true, nil
-	default:
-		return false, err
-	}
+	one.quiet = true
+	return emulateTrial(ctx, r.sc, one)
 }
 
 // deliverTable prints the table and writes it and the plots.
