@@ -60,6 +60,7 @@ type GroupSummary struct {
 	// monitoring and membership are background.
 	Foreground Load `json:"foreground_bytes_s"`
 	Background Load `json:"background_bytes_s"`
+	Sent       Load `json:"bytes_s"` // both
 }
 
 // Load describes a rate over the nodes that manage devices.
@@ -606,12 +607,14 @@ func (g *groupHistory) finish(epoch, end int64, interrupted bool) {
 		}
 	}
 	seconds := float64(end-max(epoch, 0)) / 1e9
-	var fore, back []float64
+	var fore, back, both []float64
 	for _, n := range slices.Sorted(maps.Keys(g.sent)) {
 		if f, b, manages := GroupTraffic(g.sent[n]); manages {
 			fore, back = append(fore, float64(f)), append(back, float64(b))
+			both = append(both, float64(f+b))
 		}
 	}
+	g.sum.Sent = loadOf(both, seconds)
 	g.sum.Foreground, g.sum.Background = loadOf(fore, seconds), loadOf(back, seconds)
 	for to, from := range map[*Dist][]float64{
 		&g.sum.ClientMS: g.client, &g.sum.AcquireMS: g.acquire, &g.sum.SyncMS: g.sync, &g.sum.QuorumMS: g.quorum, &g.sum.ElectionMS: g.elect, &g.sum.TransferMS: g.move,

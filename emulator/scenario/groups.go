@@ -43,8 +43,11 @@ func (r *resolver) groups() {
 	n := len(c.Places)
 	groups := (n + s.DeviceGroupSize - 1) / s.DeviceGroupSize
 	if s.Algorithm == stack.Hub {
-		c.F, c.Epoch, c.Policy, c.Paper, groups = 0, 0, kgroup.Hash, false, 1
-		c.Smart = []core.NodeID{central(c.Places)}
+		if s.Hubs > n {
+			r.bad("hubs", "%d: want at most the %d nodes", s.Hubs, n)
+			return
+		}
+		c.F, c.Epoch, c.Policy, c.NearLeads, c.Paper, groups = 0, 0, kgroup.Central, false, false, s.Hubs
 	} else {
 		smart := min(max(int(math.Round(s.SmartShare*float64(n))), c.K()), n)
 		for _, i := range core.Stream(s.Seed, "smart").Perm(n)[:smart] {
@@ -53,6 +56,9 @@ func (r *resolver) groups() {
 		slices.Sort(c.Smart)
 	}
 	c.Of, c.Centres = kgroup.Cluster(c.Places, groups, core.Stream(s.Seed, "clusters"))
+	if s.Algorithm == stack.Hub {
+		c.Smart = hubs(c)
+	}
 	r.tagSmart(c)
 	if s.RoutinesFile != "" {
 		var err error
@@ -120,16 +126,21 @@ func checkFaults(c *kgroup.Config, faults []workloads.Fault) error {
 	return nil
 }
 
-// central is the place nearest to the middle of all.
-func central(places []kgroup.Place) core.NodeID {
-	_, centre := kgroup.Cluster(places, 1, core.Stream(0, "clusters"))
-	all := make([]core.NodeID, len(places))
-	for i := range all {
-		all[i] = core.NodeID(i)
+// hubs are the nodes nearest to the middle of each group, one each.
+func hubs(c *kgroup.Config) []core.NodeID {
+	var chosen []core.NodeID
+	for _, centre := range c.Centres {
+		best := core.None
+		for i := range c.Places {
+			id := core.NodeID(i)
+			if !slices.Contains(chosen, id) && (best == core.None || kgroup.Distance(c.Places[id], centre) < kgroup.Distance(c.Places[best], centre)) {
+				best = id
+			}
+		}
+		chosen = append(chosen, best)
 	}
-	return slices.MinFunc(all, func(a, b core.NodeID) int {
-		return cmp.Compare(kgroup.Distance(places[a], centre[0]), kgroup.Distance(places[b], centre[0]))
-	})
+	slices.Sort(chosen)
+	return chosen
 }
 
 // maxRoutinesFile bounds a file of routines.

@@ -11,6 +11,7 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"churnbed/node/core"
+	"churnbed/node/kgroup"
 )
 
 func routinesSchema(t *testing.T) *jsonschema.Schema {
@@ -116,6 +117,18 @@ func TestGroups(t *testing.T) {
 			t.Errorf("node %d, smart %v: %s with %d members", id, smart, c.Membership.Service, len(c.Members))
 		}
 	}
+	three := mustResolve(t, "nodes: 80\nalgorithm: hub\nhubs: 3\nduration: 1m").Group
+	sel, led := kgroup.NewSelector(three, 1), map[core.NodeID]bool{}
+	for g := range kgroup.Group(3) {
+		members := sel.Members(g, 1, three.Smart, nil)
+		if len(members) != 1 || three.Of[members[0]] != g {
+			t.Errorf("hub of cluster %d: %v, which lies in %d", g, members, three.Of[members[0]])
+		}
+		led[members[0]] = true
+	}
+	if three.K() != 1 || three.Groups() != 3 || len(led) != 3 {
+		t.Errorf("three hubs %+v", three.Smart)
+	}
 	hub := mustResolve(t, "nodes: 80\nalgorithm: hub\nduration: 1m").Group
 	if hub.K() != 1 || hub.Groups() != 1 || len(hub.Smart) != 1 || hub.Epoch != 0 {
 		t.Errorf("hub %+v", hub)
@@ -134,6 +147,7 @@ func TestGroupProblems(t *testing.T) {
 		"algorithm: comesh\nduration: 1m\nroutines-file: /nowhere.yaml": "no such file or directory",
 		"algorithm: comesh\nduration: 1m\nroutines-file: " + routines:   "malformed condition",
 		"algorithm: comesh\nduration: 1m\nfault: [at 1s trigger 20]":    "want a routine from 0 to 19",
+		"algorithm: hub\nnodes: 4\nhubs: 5\nduration: 1m":               "want at most the 4 nodes",
 		"algorithm: ra\nfault: [at 1s crash leader]":                    "have leaders; allowed are holder, waiter and idle",
 		"algorithm: ra\nfault: [at 1s trigger 0]":                       "have routines",
 		"algorithm: comesh\nduration: 1m\nlock-strategy: ala":           "want sla or ola",

@@ -26,6 +26,7 @@ var usedBy = map[string][]string{
 	"detection-delay": locals,
 	"smart-share":     onlyCoMesh, "device-group-size": onlyCoMesh, "kgroup-f": onlyCoMesh, "kgroup": onlyCoMesh,
 	"epoch-length": onlyCoMesh, "selection": onlyCoMesh, "kgroup-leader": onlyCoMesh, "lsh-functions": onlyCoMesh, "lsh-tables": onlyCoMesh, "lsh-width": onlyCoMesh,
+	"hubs":          {stack.Hub},
 	"lock-strategy": withDevices, "monitor-period": withDevices, "monitor-tries": withDevices, "state-every": withDevices,
 	"routines-file": withDevices, "routines": withDevices, "routine-devices": withDevices, "routine-conflict": withDevices,
 	"routine-every": withDevices, "routine-takes": withDevices, "routine-states": withDevices,

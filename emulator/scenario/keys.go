@@ -178,6 +178,8 @@ var keys = []Key{
 
 	number("smart-share", GroupKGroups, func(s *Spec) *float64 { return &s.SmartShare },
 		"0.4", 0, 1, "", "share of the nodes that are smart, drawn by the seed (comesh); all nodes are devices"),
+	integer("hubs", GroupKGroups, func(s *Spec) *int { return &s.Hubs },
+		"1", 1, MaxNodes, "nodes that manage all devices (hub), each those of the cluster that it lies in the middle of, and the routines that begin there"),
 	integer("device-group-size", GroupKGroups, func(s *Spec) *int { return &s.DeviceGroupSize },
 		"25", 1, MaxNodes, "mean number of devices that one group manages"),
 	integer("kgroup-f", GroupKGroups, func(s *Spec) *int { return &s.KGroupF },

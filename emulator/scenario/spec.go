@@ -90,6 +90,7 @@ type Spec struct {
 	EpochLength     time.Duration
 	Selection       string
 	KGroupLeader    string // lowest, near
+	Hubs            int    // central nodes (hub)
 	LSHFunctions    int
 	LSHTables       int
 	LSHWidth        float64

@@ -31,7 +31,11 @@ const (
 	LSHMix = "lsh-mix" // f+1 near the target, f by hash
 )
 
-// Policies lists the selection policies.
+// Central is the policy of hubs, which scenarios do not choose: the k nearest
+// to the target.
+const Central = "central"
+
+// Policies lists the selection policies of scenarios.
 func Policies() []string { return []string{Hash, LSH, LSHMix} }
 
 // Who leads a group, of its members that live.
@@ -93,7 +97,7 @@ func (r *Routine) Shares(o *Routine) bool {
 type Config struct {
 	F      int           `json:"f"`      // failures to tolerate; a group has 2F+1 members
 	Epoch  time.Duration `json:"epoch"`  // life of a group's member set; 0: for good
-	Policy string        `json:"policy"` // Hash, LSH, LSHMix
+	Policy string        `json:"policy"` // Hash, LSH, LSHMix, Central
 	LSH    LSHConfig     `json:"lsh"`
 	// NearLeads has the members near the target lead before those drawn by
 	// hash (LSHMix): with f others near, a quorum need not go far.
@@ -145,7 +149,7 @@ func (c *Config) Validate() error {
 	switch {
 	case c.F < 0 || c.F > MaxF:
 		return fmt.Errorf("f %d: want 0 to %d", c.F, MaxF)
-	case !slices.Contains(Policies(), c.Policy):
+	case c.Policy != Central && !slices.Contains(Policies(), c.Policy):
 		return fmt.Errorf("selection policy %q: want %s, %s or %s", c.Policy, Hash, LSH, LSHMix)
 	case c.Locks != SLA && c.Locks != OLA:
 		return fmt.Errorf("lock strategy %q: want %s or %s", c.Locks, SLA, OLA)

@@ -98,6 +98,8 @@ func (s *Selector) Members(g Group, epoch uint64, list []core.NodeID, out []core
 		chosen = s.nearest(g, epoch, list, ranks, k, chosen)
 	case LSHMix:
 		chosen = s.nearest(g, epoch, list, ranks, f+1, chosen)
+	case Central:
+		chosen = s.central(g, ranks, k)
 	}
 	near := len(chosen)
 	rest := make([]ranked, 0, k)
@@ -136,6 +138,14 @@ func keepLowest(lowest []ranked, r ranked, want int) []ranked {
 	}
 	at, _ := slices.BinarySearchFunc(lowest, r, byRank)
 	return slices.Insert(lowest, at, r)
+}
+
+// central returns the k nodes nearest to the middle of the target.
+func (s *Selector) central(g Group, ranks []ranked, k int) []ranked {
+	from := func(r ranked) float64 { return Distance(s.cfg.Centres[g], s.cfg.Places[r.id]) }
+	all := slices.Clone(ranks)
+	slices.SortFunc(all, func(a, b ranked) int { return cmp.Or(cmp.Compare(from(a), from(b)), byRank(a, b)) })
+	return all[:min(k, len(all))]
 }
 
 // nearest appends up to want smart nodes near the target: those of its bucket

@@ -61,6 +61,7 @@ var groupRates = map[string]func(*results.GroupSummary) float64{
 	"foreground.mean": func(s *results.GroupSummary) float64 { return float64(s.Foreground.Mean) },
 	"background.mean": func(s *results.GroupSummary) float64 { return float64(s.Background.Mean) },
 	"bytes.mean":      func(s *results.GroupSummary) float64 { return float64(s.Foreground.Mean + s.Background.Mean) },
+	"bytes.max":       func(s *results.GroupSummary) float64 { return float64(s.Sent.Max) },
 	"foreground.max":  func(s *results.GroupSummary) float64 { return float64(s.Foreground.Max) },
 	"background.max":  func(s *results.GroupSummary) float64 { return float64(s.Background.Max) },
 	"executed":        func(s *results.GroupSummary) float64 { return float64(s.Executed) / float64(s.Triggered) },
