@@ -597,7 +597,11 @@ func (h *history) enter(n *nodeHistory, l *Line) {
 	if err != nil {
 		h.logError(n, l.No, "enter: %v", err)
 	}
-	q.set = q.set.with(n.id)
+	// Who asks nobody counts its own grant. Else nothing is known of it: who
+	// waits for a token asks nobody, and foreign programs need not tell.
+	if len(ids) > 0 || e.Grants == 1 {
+		q.set = q.set.with(n.id)
+	}
 	for _, k := range ids {
 		q.set = q.set.with(k)
 	}

@@ -191,6 +191,26 @@ func TestMutualFriend(t *testing.T) {
 	near(t, "with another node dead", pair(3, false), 1)
 }
 
+// Enter lines that do not tell whom their node asked make no pair without a
+// friend; those of a node that asked nobody do.
+func TestMutualFriendUnknown(t *testing.T) {
+	for _, c := range []struct {
+		grants []int // of the two requests
+		pairs  int
+	}{{[]int{0, 0}, 0}, {[]int{4, 4}, 0}, {[]int{1, 1}, 1}, {[]int{1, 4}, 0}} {
+		p := newPlant(t, 4)
+		a, b := p.request(10, 0), p.request(11, 1)
+		for i, q := range []asked{a, b} {
+			p.log(13+float64(2*i), q.id, eventlog.Event{Kind: eventlog.Enter, Req: q.req, No: q.no, Grants: c.grants[i]})
+			p.exit(14+float64(2*i), q)
+		}
+		s, _ := judge(t, p.open())
+		if m := s.Membership; m.MFPPairs != c.pairs {
+			t.Errorf("grants %v: %d pairs", c.grants, m.MFPPairs)
+		}
+	}
+}
+
 // host is a slice that the host kept up with.
 func host() *eventlog.Host {
 	return &eventlog.Host{RealMS: 1000, CPUBusy: .5, Frames: 100_000, Dropped: 5000, ExpectDrops: 5000, LateP99US: 300}
