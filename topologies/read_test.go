@@ -404,19 +404,6 @@ func delayed(ms int) link.Override {
 	return link.Override{Delay: &d}
 }
 
-func TestWriteFileReplacesWholeOrNot(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "out.txt")
-	if err := os.WriteFile(path, []byte("before"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := WriteFile(path, XY, everything()); err == nil {
-		t.Fatal("xy took what it cannot hold")
-	}
-	if got, err := os.ReadFile(path); err != nil || string(got) != "before" {
-		t.Errorf("after a refused write the file holds %q, %v", got, err)
-	}
-}
-
 func fuzzFormat(f *testing.F, format Format, seeds ...string) {
 	for _, s := range seeds {
 		f.Add([]byte(s))

@@ -1,9 +1,7 @@
 package workloads
 
 import (
-	"bufio"
 	"fmt"
-	"io"
 	"math"
 	"slices"
 	"strconv"
@@ -35,28 +33,6 @@ func ParseFault(line string) (Rule, error) {
 		return Rule{}, err
 	}
 	return p.r, nil
-}
-
-// ReadFaults parses a file of fault rules, one a line; empty lines and lines
-// that start with # are skipped. Errors give name:line: column.
-func ReadFaults(r io.Reader, name string) ([]Rule, error) {
-	var rules []Rule
-	scanner := bufio.NewScanner(r)
-	for n := 1; scanner.Scan(); n++ {
-		text := strings.TrimSpace(scanner.Text())
-		if text == "" || text[0] == '#' {
-			continue
-		}
-		rule, err := ParseFault(scanner.Text())
-		if err != nil {
-			return nil, fmt.Errorf("%s:%d: %w", name, n, err)
-		}
-		rules = append(rules, rule)
-	}
-	if err := scanner.Err(); err != nil {
-		return nil, fmt.Errorf("read fault rules %s: %w", name, err)
-	}
-	return rules, nil
 }
 
 // token is a word or one of the symbols , | %.

@@ -180,29 +180,29 @@ func FuzzReadAVT(f *testing.F) {
 // of that mean; every single trace must lie within four.
 func TestOvernetStatistics(t *testing.T) {
 	const seeds = 16
-	var all []TraceStats
+	var all []traceStats
 	for seed := range uint64(seeds) {
 		tr, err := Overnet(0, 0, seed)
 		if err != nil {
 			t.Fatal(err)
 		}
-		all = append(all, tr.Stats())
+		all = append(all, tr.stats())
 	}
 	minutes := func(d time.Duration) float64 { return d.Minutes() }
 	for _, c := range []struct {
 		name         string
-		get          func(TraceStats) float64
+		get          func(traceStats) float64
 		low, high    float64 // published
 		single, mean float64 // tolerance of one trace, of the mean
 	}{
-		{"median availability", func(s TraceStats) float64 { return s.MedianAvailability }, 0.29, 0.30, 0.04, 0.005},
-		{"share of hosts at or below 0.3", func(s TraceStats) float64 { return s.ShareBelow30 }, 0.50, 0.50, 0.052, 0.0065},
-		{"joins a host and day", func(s TraceStats) float64 { return s.JoinsPerDay }, 6.35, 6.39, 0.08, 0.01},
-		{"leaves a host and day", func(s TraceStats) float64 { return s.LeavesPerDay }, 6.35, 6.39, 0.08, 0.01},
-		{"daily swing", func(s TraceStats) float64 { return s.DailySwing }, 103, 118, 20, 3},
-		{"session mean (min)", func(s TraceStats) float64 { return minutes(s.SessionMean) }, 77, 77, 4, 1},
-		{"session median (min)", func(s TraceStats) float64 { return minutes(s.SessionMedian) }, 40, 40, 0, 0},
-		{"session p90 (min)", func(s TraceStats) float64 { return minutes(s.SessionP90) }, 160, 160, 20, 5},
+		{"median availability", func(s traceStats) float64 { return s.MedianAvailability }, 0.29, 0.30, 0.04, 0.005},
+		{"share of hosts at or below 0.3", func(s traceStats) float64 { return s.ShareBelow30 }, 0.50, 0.50, 0.052, 0.0065},
+		{"joins a host and day", func(s traceStats) float64 { return s.JoinsPerDay }, 6.35, 6.39, 0.08, 0.01},
+		{"leaves a host and day", func(s traceStats) float64 { return s.LeavesPerDay }, 6.35, 6.39, 0.08, 0.01},
+		{"daily swing", func(s traceStats) float64 { return s.DailySwing }, 103, 118, 20, 3},
+		{"session mean (min)", func(s traceStats) float64 { return minutes(s.SessionMean) }, 77, 77, 4, 1},
+		{"session median (min)", func(s traceStats) float64 { return minutes(s.SessionMedian) }, 40, 40, 0, 0},
+		{"session p90 (min)", func(s traceStats) float64 { return minutes(s.SessionP90) }, 160, 160, 20, 5},
 	} {
 		sum := 0.0
 		for seed, s := range all {
@@ -282,7 +282,7 @@ func TestExponentialSessions(t *testing.T) {
 			t.Errorf("periods of mean %v s: KS distance %.4f over %d", mean, d, len(lengths[k]))
 		}
 	}
-	if s := tr.Stats(); math.Abs(s.MedianAvailability-0.75) > 0.02 || initial < 265 || initial > 335 {
+	if s := tr.stats(); math.Abs(s.MedianAvailability-0.75) > 0.02 || initial < 265 || initial > 335 {
 		t.Errorf("availability %.3f, %d of 400 hosts up at 0, want 0.75, 300", s.MedianAvailability, initial)
 	}
 	for _, bad := range [][3]time.Duration{{0, 1, 1}, {1, -1, 1}, {1, 1, 0}, {1, 1, time.Hour}} {

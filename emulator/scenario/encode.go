@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"strconv"
-	"strings"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -154,27 +153,3 @@ func (k *Key) doc() string {
 	}
 	return k.Help
 }
-
-// MarkdownTable documents every key, a table a group.
-func MarkdownTable() string {
-	var b strings.Builder
-	var group Group
-	for i := range keys {
-		k := &keys[i]
-		if k.Group != group {
-			if group != "" {
-				b.WriteByte('\n')
-			}
-			group = k.Group
-			fmt.Fprintf(&b, "### %s\n\n| key and flag | default | allowed | meaning |\n|---|---|---|---|\n", group)
-		}
-		def := "none"
-		if k.Default != "" {
-			def = "`" + k.Default + "`"
-		}
-		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", k.Name, def, cell(k.Want), cell(k.doc()))
-	}
-	return b.String()
-}
-
-func cell(s string) string { return strings.ReplaceAll(s, "|", `\|`) }

@@ -3,6 +3,7 @@ package scenario
 import (
 	"bytes"
 	"flag"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -36,8 +37,32 @@ func TestReadmeTableIsCurrent(t *testing.T) {
 	if !ok1 || !ok2 {
 		t.Fatalf("%s lacks %q or %q", file, begin, end)
 	}
-	same(t, file, []byte(before+begin+"\n"+MarkdownTable()+"\n"+end+after))
+	same(t, file, []byte(before+begin+"\n"+markdownTable()+"\n"+end+after))
 }
+
+// markdownTable documents every key, a table a group.
+func markdownTable() string {
+	var b strings.Builder
+	var group Group
+	for i := range keys {
+		k := &keys[i]
+		if k.Group != group {
+			if group != "" {
+				b.WriteByte('\n')
+			}
+			group = k.Group
+			fmt.Fprintf(&b, "### %s\n\n| key and flag | default | allowed | meaning |\n|---|---|---|---|\n", group)
+		}
+		def := "none"
+		if k.Default != "" {
+			def = "`" + k.Default + "`"
+		}
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", k.Name, def, cell(k.Want), cell(k.doc()))
+	}
+	return b.String()
+}
+
+func cell(s string) string { return strings.ReplaceAll(s, "|", `\|`) }
 
 // The commented examples are what `churnbed scenario new` writes, with the way
 // to the schema.

@@ -2,6 +2,7 @@ package scenario
 
 import (
 	"churnbed/node/kgroup"
+	"churnbed/node/mutex/bv95"
 	"churnbed/node/mutex/catalog"
 	"churnbed/node/mutex/localmutex"
 	"churnbed/node/stack"
@@ -135,7 +136,7 @@ var keys = []Key{
 	integer("ring-quorum", GroupAlgorithm, func(s *Spec) *int { return &s.RingQuorum },
 		"0", 0, wire.MaxRing, "with replicas: nodes that must agree on who takes part; 0: a majority. With fewer, both parts of a divided mesh may go on, and let k in each"),
 	choice("tree-choice", GroupAlgorithm, func(s *Spec) *string { return &s.TreeChoice },
-		"load", []string{"load", "random", "last"}, "tree in which a request without an idle token queues: that of the least known load, any, or that of the token it had last (bv95)"),
+		string(bv95.Load), names(bv95.Choices()), "tree in which a request without an idle token queues: that of the least known load, any, or that of the token it had last (bv95)"),
 	integer("n-upper", GroupAlgorithm, func(s *Spec) *int { return &s.NUpper },
 		"0", 0, MaxNodes, "upper bound on the nodes that take part at a time (camera); 0: nodes; with n-upper-from gossip the least that it may be, 0: 1").derived(),
 	choice("n-upper-from", GroupAlgorithm, func(s *Spec) *string { return &s.NUpperFrom },

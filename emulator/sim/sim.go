@@ -198,17 +198,6 @@ func New(cfg Config) (*World, error) {
 // Now is the present instant.
 func (w *World) Now() core.Instant { return w.now }
 
-// Epoch is when the workload began; 0 before that.
-func (w *World) Epoch() core.Instant { return w.epoch }
-
-// Machine is the present life of a node, nil where it is dead.
-func (w *World) Machine(n core.NodeID) *stack.Node {
-	if !w.nodes[n].alive {
-		return nil
-	}
-	return w.nodes[n].machine
-}
-
 // Run simulates from the start of the first nodes to the end of the run. stop
 // is asked now and then whether to end early (nil: never).
 func (w *World) Run(stop func() bool) error {

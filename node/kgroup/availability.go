@@ -1,11 +1,6 @@
 package kgroup
 
-import (
-	"math"
-	"math/rand/v2"
-
-	"churnbed/node/core"
-)
+import "math"
 
 // Availability is the chance that all of groups k-groups, k = 2f+1, keep more
 // than f members when failed of smart nodes fail at once, members being drawn
@@ -34,35 +29,4 @@ func choose(n, k int) float64 {
 	b, _ := math.Lgamma(float64(k + 1))
 	c, _ := math.Lgamma(float64(n - k + 1))
 	return a - b - c
-}
-
-// Survived draws failed of the smart nodes, trials times, another epoch each,
-// and returns the share of trials in which every real group of the epoch
-// kept more than f members.
-func Survived(s *Selector, failed, trials int, rng *rand.Rand) float64 {
-	smart := s.cfg.Smart
-	down := make(map[core.NodeID]bool, failed)
-	survived := 0
-	var members []core.NodeID
-	for trial := range trials {
-		clear(down)
-		for _, i := range rng.Perm(len(smart))[:failed] {
-			down[smart[i]] = true
-		}
-		whole := true
-		for g := 0; g < s.cfg.Groups() && whole; g++ {
-			members = s.Members(Group(g), uint64(trial)+1, smart, members[:0])
-			up := 0
-			for _, id := range members {
-				if !down[id] {
-					up++
-				}
-			}
-			whole = up > s.cfg.F
-		}
-		if whole {
-			survived++
-		}
-	}
-	return float64(survived) / float64(trials)
 }

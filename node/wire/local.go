@@ -39,10 +39,6 @@ var localKinds = func() (list []kind) {
 	return list
 }()
 
-// OneHop reports whether messages of a kind are for a neighbour, over the link
-// between the two and never over others.
-func OneHop(k byte) bool { return k >= KindLink && k <= KindAckUnlock }
-
 // Local is a message of local mutual exclusion.
 type Local struct {
 	What         byte // its kind

@@ -30,18 +30,13 @@ func TestLocalMessagesHaveOneLength(t *testing.T) {
 		if got := g.Msg.(*Local); *got != *m {
 			t.Errorf("read %+v, want %+v", got, m)
 		}
-		if !OneHop(m.Kind()) || g.Class() != ClassMutex {
-			t.Errorf("%s is not a one-hop message of mutual exclusion", KindName(m.What))
+		if g.Class() != ClassMutex {
+			t.Errorf("%s is not a message of mutual exclusion", KindName(m.What))
 		}
 		for n := range b {
 			if _, err := Parse(b[:n]); !errors.Is(err, ErrMalformed) {
 				t.Errorf("%s cut to %d bytes: error %v, want ErrMalformed", KindName(m.What), n, err)
 			}
-		}
-	}
-	for _, k := range []byte{KindRequest, KindLink - 1, KindAckUnlock + 1} {
-		if OneHop(k) {
-			t.Errorf("kind %d is one-hop", k)
 		}
 	}
 }

@@ -76,15 +76,6 @@ func groups(of func(*results.GroupSummary) results.Number) func(*results.Trial) 
 	}
 }
 
-// Metrics names the metrics.
-func Metrics() []string {
-	names := make([]string, len(metrics))
-	for i := range metrics {
-		names[i] = metrics[i].name
-	}
-	return names
-}
-
 // sample is one metric of one set: the values of the trials that have any.
 type sample struct {
 	trials [][]float64
