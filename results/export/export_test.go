@@ -1,10 +1,12 @@
 package export
 
 import (
+	"bufio"
 	"bytes"
 	"cmp"
 	"encoding/csv"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"os"
@@ -428,5 +430,48 @@ func TestEmptyRun(t *testing.T) {
 	}
 	if _, err := readExposition(b.String()); err != nil {
 		t.Errorf("%v\n%s", err, b.String())
+	}
+}
+
+// Messages less than a microsecond apart do not overlap half on a node's track,
+// which viewers would drop.
+func TestMessagesDoNotOverlap(t *testing.T) {
+	var b bytes.Buffer
+	tr := &trace{w: bufio.NewWriter(&b)}
+	tr.messages([]capture.Message{
+		{Kind: "OK", From: 0, To: 2, Sent: 5_000, Received: 90_000},
+		{Kind: "OK", From: 1, To: 2, Sent: 5_000, Received: 90_957},
+		{Kind: "OK", From: 1, To: 2, Sent: 5_400, Received: 90_957},
+		{Kind: "OK", From: 2, To: 0, Sent: 91_500, Received: 99_000},
+	}, 3)
+	if err := errors.Join(tr.err, tr.w.Flush()); err != nil {
+		t.Fatal(err)
+	}
+	var events []struct {
+		Phase  string  `json:"ph"`
+		Time   float64 `json:"ts"`
+		Length float64 `json:"dur"`
+		Thread int     `json:"tid"`
+	}
+	if err := json.Unmarshal([]byte("["+b.String()+"]"), &events); err != nil {
+		t.Fatalf("%v\n%s", err, &b)
+	}
+	n := 0
+	for _, x := range events {
+		if x.Phase != "X" {
+			continue
+		}
+		n++
+		if x.Length <= 0 {
+			t.Errorf("%+v has no length", x)
+		}
+		for _, y := range events {
+			if y.Phase == "X" && y.Thread == x.Thread && x.Time < y.Time && y.Time < x.Time+x.Length-1e-9 && x.Time+x.Length < y.Time+y.Length {
+				t.Errorf("%+v and %+v overlap half", x, y)
+			}
+		}
+	}
+	if n != 8 {
+		t.Errorf("%d slices, want 8", n)
 	}
 }

@@ -254,9 +254,24 @@ func (t *trace) counts(tl *timeline.Timeline) {
 	}
 }
 
-// messages are slices of a microsecond at both ends, which flows join.
+// messages are slices of a microsecond at both ends, which flows join. Slices
+// of a thread must not overlap half: where another begins sooner, one is shorter.
 func (t *trace) messages(list []capture.Message, nodes int) {
-	const length = 1000
+	begins := map[core.NodeID][]int64{}
+	for _, m := range list {
+		begins[m.From] = append(begins[m.From], m.Sent)
+		begins[m.To] = append(begins[m.To], m.Received)
+	}
+	for _, at := range begins {
+		slices.Sort(at)
+	}
+	end := func(id core.NodeID, from int64) int64 {
+		at := begins[id]
+		if next, _ := slices.BinarySearch(at, from+1); next < len(at) {
+			return min(from+1000, at[next])
+		}
+		return from + 1000
+	}
 	named := map[core.NodeID]bool{}
 	for _, m := range list {
 		if int(m.From) >= nodes || int(m.To) >= nodes {
@@ -269,8 +284,8 @@ func (t *trace) messages(list []capture.Message, nodes int) {
 			}
 		}
 		from, to := messageThread+int(m.From), messageThread+int(m.To)
-		t.slice(meshProcess, from, "message", fmt.Sprintf("%s to %d", m.Kind, m.To), m.Sent, m.Sent+length, nil)
-		t.slice(meshProcess, to, "message", fmt.Sprintf("%s from %d", m.Kind, m.From), m.Received, m.Received+length, nil)
+		t.slice(meshProcess, from, "message", fmt.Sprintf("%s to %d", m.Kind, m.To), m.Sent, end(m.From, m.Sent), nil)
+		t.slice(meshProcess, to, "message", fmt.Sprintf("%s from %d", m.Kind, m.From), m.Received, end(m.To, m.Received), nil)
 		t.flow("message", m.Kind, from, to, m.Sent, m.Received)
 	}
 }
