@@ -93,9 +93,11 @@ func noRun(err error) error {
 // interleaved returns the arguments of a command whose flags may stand
 // between and after them (`summary DIR --json`), which the command line
 // library leaves unread.
-func interleaved(c *cli.Context) ([]string, error) {
+func interleaved(c *cli.Context) ([]string, error) { return interleavedIn(c, c.Args().Slice()) }
+
+// interleavedIn is interleaved for some of the arguments.
+func interleavedIn(c *cli.Context, rest []string) ([]string, error) {
 	var args []string
-	rest := c.Args().Slice()
 	for len(rest) > 0 {
 		switch arg := rest[0]; {
 		case arg == "--":

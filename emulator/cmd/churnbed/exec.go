@@ -7,6 +7,8 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"slices"
+	"strings"
 	"sync"
 	"syscall"
 
@@ -29,8 +31,17 @@ func execCommand() *cli.Command {
 		},
 		Action: func(c *cli.Context) error {
 			args := c.Args().Slice()
-			if len(args) > 1 && args[1] == "--" {
-				args = append(args[:1:1], args[2:]...)
+			// Flags may stand behind the node too, but only a -- tells them from
+			// the program's.
+			if i := slices.Index(args, "--"); i == 1 || i > 1 && strings.HasPrefix(args[1], "-") {
+				node, err := interleavedIn(c, args[:i])
+				if err != nil {
+					return usageError(err)
+				}
+				args = append(node, args[i+1:]...)
+			}
+			if len(args) > 1 && strings.HasPrefix(args[1], "-") {
+				return usageError(fmt.Errorf("exec: %q is no program: put flags before the node, or -- before the program", args[1]))
 			}
 			if len(args) < 2 {
 				return usageError(errors.New("exec: want a node and a command, such as `churnbed exec 3 -- ip route`"))

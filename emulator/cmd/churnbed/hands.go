@@ -308,7 +308,10 @@ func psCommand() *cli.Command {
 				return usageError(err)
 			}
 			which := c.String("run")
-			if len(args) > 0 {
+			switch {
+			case len(args) > 1, len(args) == 1 && which != "" && which != args[0]:
+				return usageError(errors.New("ps: want one run at most"))
+			case len(args) == 1:
 				which = args[0]
 			}
 			runs, err := live.List()

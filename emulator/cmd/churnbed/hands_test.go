@@ -175,6 +175,16 @@ func TestExecAndShell(t *testing.T) {
 	if o := run("", "2", "--", "sh", "-c", "kill -9 $$"); o.code != 128+9 {
 		t.Errorf("killed by a signal: %v", o)
 	}
+	behind := exec.Command(program(t, "churnbed"), "exec", "2", "--run", filepath.Base(dir), "--", "sh", "-c", "exit 9")
+	if _ = behind.Run(); behind.ProcessState.ExitCode() != 9 {
+		t.Errorf("flags behind the node: exit code %d, want 9", behind.ProcessState.ExitCode())
+	}
+	if o := run("", "2", "--tty", "true"); o.code != exitUsage || !strings.Contains(o.stderr, "before the program") {
+		t.Errorf("a flag for a program: %v", o)
+	}
+	if o := churnbed(t, "ps", "a", "--run", "b"); o.code != exitUsage {
+		t.Errorf("two names: %v", o)
+	}
 	if o := run("", "2", "--", "no-such-program"); o.code != exitExecNotFound || !strings.Contains(o.stderr, "no-such-program") {
 		t.Errorf("no such program: %v", o)
 	}
