@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 
 	"churnbed/node/core"
@@ -30,14 +31,27 @@ const chartWidth = 34
 // maxChartRows bounds a chart; what is left out is said.
 const maxChartRows = 60
 
+// nodesOf names the nodes of requests.
+func nodesOf(list []*Request) string {
+	names := make([]string, len(list))
+	for i, q := range list {
+		names[i] = strconv.Itoa(int(q.Node))
+	}
+	return strings.Join(names, ", ")
+}
+
 // WriteOverlap explains one overlapping pair: both sections, a chart of what
 // the two nodes did meanwhile, and the lines of their logs around it, around
 // lines on each side.
 func (r *Run) WriteOverlap(w io.Writer, o *Overlap, around int) error {
 	p := &printer{w: w}
-	p.printf("nodes %d and %d in the critical section together for %s ms, from %s ms\n", o.First.Node, o.Second.Node,
-		instant(o.To-o.From), instant(o.From))
-	for _, q := range []*Request{o.First, o.Second} {
+	with := ""
+	if n := len(o.Others); n > 0 {
+		with = fmt.Sprintf(", where %d may be,", n+1)
+	}
+	p.printf("nodes %s and %d in the critical section together%s for %s ms, from %s ms\n", nodesOf(append(slices.Clone(o.Others), o.First)), o.Second.Node,
+		with, instant(o.To-o.From), instant(o.From))
+	for _, q := range append(slices.Clone(o.Others), o.First, o.Second) {
 		p.printf("  node %-5d request %v (no %d)  [%s .. %s] ms, ended by %s, %d grants\n", q.Node, q.ID, q.No,
 			instant(q.Enter), instant(q.End), q.Ending, q.Grants)
 	}

@@ -13,7 +13,10 @@ import (
 // First entered first; the overlap is [From, To), scenario nanoseconds.
 type Overlap struct {
 	First, Second *Request
-	From, To      int64
+	// Others were inside with both, one fewer than may be at once; none where
+	// one may be.
+	Others   []*Request
+	From, To int64
 	// Zombie: one of the two had been declared failed by a majority of the
 	// nodes that were up before the overlap began (ALGORITHMS 2.4).
 	Zombie bool

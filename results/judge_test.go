@@ -524,3 +524,28 @@ func TestMergeOrdersLikeASort(t *testing.T) {
 		}
 	})
 }
+
+// Where two may be inside, the third is a violation of all three, and the page
+// and the text name them.
+func TestThirdOfTwo(t *testing.T) {
+	section := func(node core.NodeID, enter, end int64) *Request {
+		return &Request{Node: node, Entered: true, Enter: enter * 1e6, End: end * 1e6, Ending: EndExited}
+	}
+	v := &Verdict{Holders: 2}
+	v.safetyOfMany([]*Request{section(1, 0, 100), section(2, 10, 50), section(3, 20, 30), section(4, 40, 60), section(5, 55, 58)})
+	if v.ViolationCount != 3 || v.MaxConcurrent != 3 || len(v.Violations) != 3 {
+		t.Fatalf("%d violations, %d at once", v.ViolationCount, v.MaxConcurrent)
+	}
+	o := &v.Violations[0]
+	if o.First.Node != 2 || o.Second.Node != 3 || len(o.Others) != 1 || o.Others[0].Node != 1 {
+		t.Errorf("%+v", o)
+	}
+	if got := overlaps(v.Violations)[0]; len(got.Others) != 1 || got.Others[0].Node != 1 || got.OverlapMS != 10 {
+		t.Errorf("%+v", got)
+	}
+	var b strings.Builder
+	_ = (&Run{Dir: t.TempDir()}).WriteOverlap(&b, o, 0) // there are no logs to quote
+	if !strings.HasPrefix(b.String(), "nodes 1, 2 and 3 in the critical section together, where 2 may be, for 10.000 ms") {
+		t.Error(b.String())
+	}
+}

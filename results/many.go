@@ -46,7 +46,7 @@ func (v *Verdict) safetyOfMany(requests []*Request) {
 		}
 		pair := Overlap{Second: q, From: q.Enter}
 		if pair.Zombie = qZombie || len(live) < v.Holders; pair.Zombie {
-			pair.First = others[v.Holders-1]
+			pair.First, pair.Others = others[v.Holders-1], others[:v.Holders-1:v.Holders-1]
 			pair.To = min(q.End, pair.First.End)
 			v.ZombieCount++
 			zombie.add(pair.From, pair.To)
@@ -55,7 +55,7 @@ func (v *Verdict) safetyOfMany(requests []*Request) {
 			}
 			continue
 		}
-		pair.First = live[v.Holders-1]
+		pair.First, pair.Others = live[v.Holders-1], live[:v.Holders-1:v.Holders-1]
 		pair.To = min(q.End, pair.First.End)
 		v.ViolationCount++
 		violation.add(pair.From, pair.To)

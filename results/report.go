@@ -28,6 +28,8 @@ type OverlapReport struct {
 	ToMS      Number           `json:"to_ms"`
 	OverlapMS Number           `json:"overlap_ms"`
 	Sections  [2]SectionReport `json:"sections"`
+	// Others were inside with both where several may be, one fewer than that.
+	Others []SectionReport `json:"others,omitempty"`
 }
 
 // SectionReport is one critical section of a pair.
@@ -61,10 +63,14 @@ func overlaps(list []Overlap) []OverlapReport {
 	out := make([]OverlapReport, 0, len(list))
 	for i := range list {
 		o := &list[i]
-		out = append(out, OverlapReport{
+		r := OverlapReport{
 			FromMS: inMS(o.From), ToMS: inMS(o.To), OverlapMS: inMS(o.To - o.From),
 			Sections: [2]SectionReport{section(o.First), section(o.Second)},
-		})
+		}
+		for _, q := range o.Others {
+			r.Others = append(r.Others, section(q))
+		}
+		out = append(out, r)
 	}
 	return out
 }
