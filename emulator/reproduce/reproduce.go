@@ -38,7 +38,11 @@ type Options struct {
 	Trials   int    // of every cell; 0: as the sweep says
 	Rounds   int    // of list-sizes; 0: as the sweep says
 	MaxNodes int    // larger points are left out; 0: none
-	Workers  int    // runs at a time; 0: one a processor
+	// Points and Series choose some of the sweep's: by x, and by what the name
+	// begins with; nil: all.
+	Points  []float64
+	Series  []string
+	Workers int // runs at a time; 0: one a processor
 	// Engine runs the cells; nil: the simulator. Another engine gets no
 	// series that only the simulator can run, and the time scale TimeScale.
 	Engine    Engine
@@ -105,6 +109,11 @@ func Run(ctx context.Context, s *reproduce.Sweep, opt Options) (cells []reproduc
 	if s.Metric == reproduce.Assignments && opt.Engine != nil {
 		return nil, nil, fmt.Errorf("reproduce %s: nothing runs for it: it computes assignments", s.Name)
 	}
+	s, left, err := opt.choose(s)
+	if err != nil {
+		return nil, nil, err
+	}
+	notes = append(notes, left...)
 	if s.Metric == reproduce.ListSizes {
 		if opt.Engine != nil {
 			return nil, nil, fmt.Errorf("reproduce %s: only the simulator runs for so long", s.Name)
@@ -168,6 +177,52 @@ func Run(ctx context.Context, s *reproduce.Sweep, opt Options) (cells []reproduc
 	return cells, notes, nil
 }
 
+// choose returns the part of a sweep that is asked for, and says that it is one.
+// A point that is left out keeps its place, and so its seeds.
+func (o *Options) choose(s *reproduce.Sweep) (*reproduce.Sweep, []string, error) {
+	if len(o.Points) == 0 && len(o.Series) == 0 {
+		return s, nil, nil
+	}
+	if s.Metric == reproduce.ListSizes {
+		return nil, nil, fmt.Errorf("reproduce %s: one run gives all of it: nothing to choose from", s.Name)
+	}
+	part, notes := *s, []string(nil)
+	if len(o.Points) > 0 {
+		has := func(x float64) bool {
+			return slices.ContainsFunc(s.Points, func(p reproduce.Point) bool { return p.X == x })
+		}
+		for _, x := range o.Points {
+			if !has(x) {
+				known := make([]float64, len(s.Points))
+				for i := range s.Points {
+					known[i] = s.Points[i].X
+				}
+				return nil, nil, fmt.Errorf("reproduce %s: no point at %v: want some of %v", s.Name, x, known)
+			}
+		}
+		notes = append(notes, fmt.Sprintf("asked for at %v only", o.Points))
+	}
+	if len(o.Series) > 0 {
+		chosen := func(name string) bool {
+			return slices.ContainsFunc(o.Series, func(begin string) bool { return strings.HasPrefix(name, begin) })
+		}
+		part.Series = nil
+		names := make([]string, len(s.Series))
+		for i := range s.Series {
+			if names[i] = s.Series[i].Name; chosen(names[i]) {
+				part.Series = append(part.Series, s.Series[i])
+			}
+		}
+		for _, begin := range o.Series {
+			if !slices.ContainsFunc(names, func(name string) bool { return strings.HasPrefix(name, begin) }) {
+				return nil, nil, fmt.Errorf("reproduce %s: no series begins with %q: want some of %q", s.Name, begin, names)
+			}
+		}
+		notes = append(notes, fmt.Sprintf("asked for series that begin with %q only", o.Series))
+	}
+	return &part, notes, nil
+}
+
 // plan lists the cells and what they are held against.
 func plan(s *reproduce.Sweep, opt Options) (tasks []*task, notes []string, err error) {
 	generated, large := map[int]bool{}, map[int]bool{}
@@ -182,6 +237,9 @@ func plan(s *reproduce.Sweep, opt Options) (tasks []*task, notes []string, err e
 		}
 		for j := range s.Points {
 			p := &s.Points[j]
+			if len(opt.Points) > 0 && !slices.Contains(opt.Points, p.X) {
+				continue
+			}
 			if opt.MaxNodes > 0 && p.Mesh > opt.MaxNodes {
 				large[p.Mesh] = true
 				continue

@@ -39,6 +39,8 @@ type reproduceOptions struct {
 	trials, rounds, maxNodes, worker int
 	seed                             uint64
 	timeScale                        float64
+	points                           cli.Float64Slice
+	series                           texts
 }
 
 func reproduceCommand() *cli.Command {
@@ -62,6 +64,8 @@ func reproduceCommand() *cli.Command {
 			&cli.Uint64Flag{Name: "seed", Value: 1, Usage: "first seed of the first point; the next ones begin 10000 later", Destination: &opt.seed},
 			&cli.IntFlag{Name: "rounds", Usage: "`N` protocol rounds of the experiment on membership lists (published: 350000)", Destination: &opt.rounds},
 			&cli.IntFlag{Name: "max-nodes", Usage: "leave out meshes of more than `N` nodes", Destination: &opt.maxNodes},
+			&cli.Float64SliceFlag{Name: "at", Usage: "only the points at `X` (again for more)", Destination: &opt.points},
+			&cli.GenericFlag{Name: "series", Value: &opt.series, Usage: "only series that begin with `NAME` (again for more)"},
 			&cli.IntFlag{Name: "parallel", Usage: "`N` runs at a time (default: one a processor; with --emulate: 1)", Destination: &opt.worker},
 			&cli.StringFlag{Name: "data", Usage: "`DIR` with camera-sim-results and medley-topologies (default: ../shared/data beside the source tree)", Destination: &opt.data},
 			&cli.BoolFlag{Name: "emulate", Usage: "on real processes", Destination: &opt.emulate},
@@ -131,6 +135,17 @@ func reproduceAll(ctx context.Context, names []string, opt *reproduceOptions) er
 	return nil
 }
 
+// texts is a flag that may be repeated, and whose values may have commas.
+type texts []string
+
+// Set adds a value.
+func (t *texts) Set(v string) error {
+	*t = append(*t, v)
+	return nil
+}
+
+func (t *texts) String() string { return strings.Join(*t, "; ") }
+
 // check reports flags that make no sense.
 func (o *reproduceOptions) check(root string) error {
 	for _, f := range []struct {
@@ -152,6 +167,8 @@ func (o *reproduceOptions) check(root string) error {
 		return errors.New("--time-scale is for --emulate: virtual time has no scale")
 	case o.virtual.on && !o.emulate:
 		return errors.New("--virtual-host is for --emulate: the simulator needs no host")
+	case o.record && (len(o.points.Value()) > 0 || len(o.series) > 0):
+		return errors.New("--record wants whole experiments: leave out --at and --series, or use --out")
 	case o.record && root == "":
 		return errors.New("--record: run it inside the source tree, where results/reference is")
 	case o.record && o.emulate:
@@ -188,6 +205,7 @@ func reproduceOne(ctx context.Context, s *reproduce.Sweep, data *reproduce.Data,
 	var bar *progressbar.ProgressBar
 	o := runner.Options{
 		Data: data, Seed: opt.seed, Trials: opt.trials, Rounds: opt.rounds, MaxNodes: opt.maxNodes, Workers: opt.worker,
+		Points: opt.points.Value(), Series: opt.series,
 		Plan: func(runs int) { bar = sweepBar(s.Name, runs, opt.runOptions) },
 		Done: func() { _ = bar.Add(1) },
 		Manifest: func(sc *scenario.Scenario) *results.Manifest {

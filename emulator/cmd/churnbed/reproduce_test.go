@@ -61,6 +61,38 @@ func TestReproduceRecordsAndLists(t *testing.T) {
 	}
 }
 
+// A part of an experiment has the figures of the whole there.
+func TestReproducePart(t *testing.T) {
+	t.Chdir(t.TempDir())
+	csv := func(name string, args ...string) string {
+		out, err := reproduceArgs(t, append([]string{"fig15", "--trials", "1", "--max-nodes", "16", "--quiet", "-o", name}, args...)...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if part := len(args) > 0; part != strings.Contains(out, "asked for at [16] only") || part != strings.Contains(out, `begin with ["camera, "] only`) {
+			t.Errorf("%v:\n%s", args, out)
+		}
+		text, err := os.ReadFile(filepath.Join(name, "fig15.csv"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	whole, part := csv("whole"), csv("part", "--at", "16", "--series", "camera, ")
+	rows := 0
+	for row := range strings.Lines(part) {
+		if strings.HasPrefix(row, "\"") {
+			rows++
+			if !strings.HasPrefix(row, "\"camera, ") || !strings.Contains(row, "\",16,") || !strings.Contains(whole, row) {
+				t.Errorf("%s is not of the whole:\n%s", row, whole)
+			}
+		}
+	}
+	if rows == 0 || rows >= strings.Count(whole, "\n\"") {
+		t.Errorf("%d rows:\n%s", rows, part)
+	}
+}
+
 func TestReproduceRefuses(t *testing.T) {
 	t.Chdir(t.TempDir())
 	for _, c := range []struct {
@@ -73,6 +105,10 @@ func TestReproduceRefuses(t *testing.T) {
 		{"--time-scale 0", []string{"fig15", "--emulate", "--time-scale", "0"}},
 		{"virtual time", []string{"fig15", "--time-scale", "2"}},
 		{"inside the source tree", []string{"fig15", "--record"}},
+		{"--record wants whole experiments", []string{"fig15", "--record", "--at", "9"}},
+		{"no point at 9: want some of [", []string{"fairk-fig2", "--at", "9"}},
+		{`no series begins with "Unfair": want some of ["Fair-K, mean" `, []string{"fairk-fig2", "--series", "Unfair"}},
+		{"nothing to choose from", []string{"fig1", "--at", "9"}},
 		{"unexpected argument", []string{"--list", "fig15"}},
 	} {
 		_, err := reproduceArgs(t, c.args...)

@@ -24,6 +24,7 @@ func TestExploreRingCompletely(t *testing.T) {
 		{name: "the holder killed", algorithm: "fairk+p1", entries: []int{0, 1, 0}, cfg: ExploreConfig{Crashes: []int{1, 0, 0}, MaxCrashes: 1}},
 		{name: "a request, repeated", algorithm: "fairk+p1", entries: []int{0, 1, 0}, cfg: ExploreConfig{Duplicates: 1}, long: true},
 		{name: "taken for failed", algorithm: "fairk+p1", entries: []int{0, 0, 0}, cfg: ExploreConfig{Changes: 1}, long: true},
+		{name: "a request, 2 copies", algorithm: "fairk+p2", entries: []int{0, 1, 0}, long: true},
 		{name: "2 tokens, 2 copies", algorithm: "fairk+k2+p2", entries: []int{1, 1, 0}, long: true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
