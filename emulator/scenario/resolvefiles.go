@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"time"
 
 	"churnbed/node/core"
 	"churnbed/node/membership/static"
@@ -34,14 +35,14 @@ func (r *resolver) churn() {
 	if s.Churn == "none" {
 		return
 	}
-	s.ChurnUntil = r.churnHorizon()
-	trace, err := r.trace(n)
+	until := r.churnHorizon()
+	trace, err := r.trace(n, until)
 	if err != nil {
 		r.bad("churn", "%v", err)
 		return
 	}
 	faults, up, err := trace.Faults(workloads.TraceOptions{
-		SpeedUp: s.ChurnSpeedup, Verb: workloads.Verb(s.ChurnVerb), Initial: s.ChurnInitial, Horizon: s.ChurnUntil,
+		SpeedUp: s.ChurnSpeedup, Verb: workloads.Verb(s.ChurnVerb), Initial: s.ChurnInitial, Horizon: until,
 		Nodes: n, RandomHosts: s.ChurnChoose == "random", AtBoundaries: s.ChurnAtBoundaries, Seed: s.Seed,
 	})
 	if err != nil {
@@ -52,7 +53,7 @@ func (r *resolver) churn() {
 	r.schedule = workloads.Merge(r.schedule, faults)
 }
 
-func (r *resolver) trace(nodes int) (*workloads.Trace, error) {
+func (r *resolver) trace(nodes int, until time.Duration) (*workloads.Trace, error) {
 	s := &r.spec
 	hosts := s.ChurnHosts
 	if hosts == 0 {
@@ -60,7 +61,7 @@ func (r *resolver) trace(nodes int) (*workloads.Trace, error) {
 	}
 	switch s.Churn {
 	case "overnet":
-		days, err := clampDays(s.ChurnUntil, s.ChurnSpeedup)
+		days, err := clampDays(until, s.ChurnSpeedup)
 		if err != nil {
 			return nil, err
 		}
@@ -78,11 +79,11 @@ func (r *resolver) trace(nodes int) (*workloads.Trace, error) {
 		}
 		return t, nil
 	case "exponential":
-		if _, err := clampDays(s.ChurnUntil, s.ChurnSpeedup); err != nil {
+		if _, err := clampDays(until, s.ChurnSpeedup); err != nil {
 			return nil, err
 		}
 		// One nanosecond more, so that rounding loses nothing at the end.
-		length := dur(float64(s.ChurnUntil)*s.ChurnSpeedup) + 1
+		length := dur(float64(until)*s.ChurnSpeedup) + 1
 		return workloads.ExponentialSessions(hosts, s.ChurnUpMean, s.ChurnDownMean, length, s.Seed)
 	}
 	f, err := openFile(s.Churn)
