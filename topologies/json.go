@@ -82,6 +82,14 @@ func (s *scalar) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
+// MarshalJSON writes what is a number as one.
+func (s scalar) MarshalJSON() ([]byte, error) {
+	if _, err := strconv.ParseFloat(string(s), 64); err == nil && json.Valid([]byte(s)) {
+		return []byte(s), nil
+	}
+	return json.Marshal(string(s))
+}
+
 // override converts the texts of one direction.
 func (d *jsonDirection) override() (link.Override, error) {
 	if d == nil {

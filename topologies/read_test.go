@@ -324,6 +324,19 @@ func roundTrip(t *testing.T, format Format, top *Topology) *Topology {
 	return got
 }
 
+// Other programs read a share as a number.
+func TestJSONWritesNumbers(t *testing.T) {
+	var b bytes.Buffer
+	if err := Write(&b, JSON, everything()); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{`"loss":0.05,`, `"delay":"5ms"`, `"rate":"10mbit"`} {
+		if !strings.Contains(b.String(), want) {
+			t.Errorf("no %s in\n%s", want, b.String())
+		}
+	}
+}
+
 func TestRoundTrip(t *testing.T) {
 	for _, format := range WriteFormats() {
 		for _, p := range []GenerateParams{
