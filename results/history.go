@@ -262,10 +262,11 @@ func (h *history) complete() {
 		h.fileError(ControllerFile, 0, "no epoch: the file is missing or was cut, so that kills and restarts are not known")
 	} else if ran && h.end < 0 {
 		h.fileError(ControllerFile, 0, "no end: the file was cut, or the run was ended from outside")
-	} else if h.epoch < 0 {
-		return // it ended while the nodes joined
 	}
 	h.interrupted = h.interrupted || !ran && h.end < 0 // its controller was killed, or is still at it
+	if !ran && h.epoch < 0 {
+		return // it ended while the nodes joined
+	}
 	for _, id := range up {
 		if int(id) < len(h.nodes) && len(h.nodes[id].lives) == 0 {
 			h.logError(&h.nodes[id], 0, "not a line of a node that ran from the start: the file is missing or was emptied")
