@@ -22,7 +22,7 @@ import (
 
 // order says who may import whom. "A, B < C, D" lets C and D import A and B,
 // and all that A and B may import. A star stands for one folder's packages
-// that have no line of their own. A package may be named before it exists.
+// that have no line of their own.
 const order = `
 	# The protocols: pure, each step a function of instant and input.
 	NONE < node/core;
@@ -43,7 +43,6 @@ const order = `
 	node/mutex/catalog, node/mutex/naimitrehel, node/mutex/bv95, node/kgroup < node/mutex/script;
 	node/wire, node/mutex < node/mutex/localmutex; # its world has links, not a network
 	node/mutex/localmutex < node/mutex/localscript;
-	node/membership/* < node/membership/script;
 
 	# What a run is made of, apart from how it is run.
 	emulator/link < topologies, workloads;
@@ -128,11 +127,11 @@ var edges = []struct {
 }{
 	{"github.com/vishvananda/netlink", []string{"emulator/kernel"}, "one package speaks netlink, bounds its retries and types its errors"},
 	{"github.com/vishvananda/netlink/nl", []string{"emulator/kernel"}, "as netlink"},
-	{"github.com/vishvananda/netns", []string{"emulator/netns", "emulator/kernel"}, "one package switches a thread's namespace"},
+	{"github.com/vishvananda/netns", []string{"emulator/netns"}, "one package switches a thread's namespace"},
 	{"github.com/urfave/cli/v2", []string{"emulator/cmd/churnbed"}, "flags are the command's business"},
 	{"go.yaml.in/yaml/v3", []string{"emulator/scenario", "results", "results/reproduce"}, "files decode into specs in one place"},
 	{"github.com/anishathalye/porcupine", []string{"results"}, "the second judge is one function"},
-	{"gonum.org/v1/plot", []string{"topologies", "results", "results/compare", "results/sweep", "results/reproduce", "results/report"}, "drawing is not part of a run"},
+	{"gonum.org/v1/plot", []string{"topologies", "results/compare", "results/sweep", "results/reproduce", "results/report"}, "drawing is not part of a run"},
 }
 
 type pkg struct {
@@ -292,6 +291,11 @@ func TestOrder(t *testing.T) {
 	may, err := parse(order, slices.Sorted(maps.Keys(mine)))
 	if err != nil {
 		t.Fatal(err)
+	}
+	for name := range may {
+		if _, ok := mine[name]; !ok {
+			t.Errorf("%s has a place in the order and does not exist", name)
+		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(mine)) {
 		allowed, ok := may[name]
@@ -459,6 +463,21 @@ func TestEdges(t *testing.T) {
 			if slices.Contains(mine[name].Imports, e.library) && !slices.Contains(e.allowed, name) {
 				t.Errorf("%s must not import %s: %s", name, e.library, e.reason)
 			}
+		}
+	}
+}
+
+// TestRooms: ARCHITECTURE.md says what each package is for, by its path or,
+// beside others of its folder, its name.
+func TestRooms(t *testing.T) {
+	mine, _ := own(t)
+	text, err := os.ReadFile(filepath.Join("..", "..", "ARCHITECTURE.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range slices.Sorted(maps.Keys(mine)) {
+		if !strings.Contains(string(text), "`"+name+"`") && !strings.Contains(string(text), "`"+path.Base(name)+"`") {
+			t.Errorf("%s is not in ARCHITECTURE.md", name)
 		}
 	}
 }
