@@ -61,6 +61,8 @@ type GroupSummary struct {
 	Foreground Load `json:"foreground_bytes_s"`
 	Background Load `json:"background_bytes_s"`
 	Sent       Load `json:"bytes_s"` // both
+	// Processes is about the same nodes, of a real run.
+	Processes *ProcessSummary `json:"processes,omitempty"`
 }
 
 // Load describes a rate over the nodes that manage devices.
@@ -133,6 +135,7 @@ type groupHistory struct {
 	waits   map[int32]int32    // routine to the device that it waits for
 	open    map[core.NodeID][]commandOpen
 	sent    map[core.NodeID]map[string]eventlog.Count
+	manages map[core.NodeID]bool // others; known at the end
 	killed  map[core.NodeID]int64
 	lifting map[execution]int64 // ACQUIRING_LOCKS of a firing, its first attempt
 	freeing map[execution]int64 // RELEASING_LOCKS
@@ -162,7 +165,7 @@ func newGroupHistory() *groupHistory {
 		}{},
 		lifting: map[execution]int64{}, freeing: map[execution]int64{},
 		asked: map[execution]int64{}, over: map[execution]bool{}, waits: map[int32]int32{},
-		open: map[core.NodeID][]commandOpen{}, sent: map[core.NodeID]map[string]eventlog.Count{}, killed: map[core.NodeID]int64{},
+		open: map[core.NodeID][]commandOpen{}, sent: map[core.NodeID]map[string]eventlog.Count{}, manages: map[core.NodeID]bool{}, killed: map[core.NodeID]int64{},
 	}
 }
 
@@ -612,6 +615,7 @@ func (g *groupHistory) finish(epoch, end int64, interrupted bool) {
 		if f, b, manages := GroupTraffic(g.sent[n]); manages {
 			fore, back = append(fore, float64(f)), append(back, float64(b))
 			both = append(both, float64(f+b))
+			g.manages[n] = true
 		}
 	}
 	g.sum.Sent = loadOf(both, seconds)
@@ -660,6 +664,7 @@ func (p *printer) groups(s *GroupSummary) {
 		ms(s.ElectionMS.Mean), counted(s.Migrations, "migration"), ms(s.GapMS.Mean), s.Deposed, ms(s.QuorumMS.Mean))
 	p.row("bytes/s of a node", "foreground mean %s max %s, background mean %s max %s", num(s.Foreground.Mean), num(s.Foreground.Max),
 		num(s.Background.Mean), num(s.Background.Max))
+	p.processes("managing processes", s.Processes)
 	p.groupsSafety(s)
 }
 

@@ -171,12 +171,13 @@ func (n *nodeHistory) upThroughout(from, to int64) bool {
 // lives, and the sums behind the metrics. Its size grows with nodes and
 // requests, not with events.
 type history struct {
-	run      *Run
-	nodes    []nodeHistory // by id
-	requests []*Request    // in the order they were asked
-	entered  map[core.RequestID]int
-	holding  []*Request // in the critical section as far as read
-	upCount  int
+	processes processes
+	run       *Run
+	nodes     []nodeHistory // by id
+	requests  []*Request    // in the order they were asked
+	entered   map[core.RequestID]int
+	holding   []*Request // in the critical section as far as read
+	upCount   int
 
 	epoch, end  int64 // scenario instants; epoch -1 = not told
 	lastT       int64
@@ -427,6 +428,7 @@ func (h *history) nodeLine(n *nodeHistory, l *Line) {
 		h.resize(n, e)
 	case eventlog.Counters:
 		n.sent, n.final = e.Sent, false
+		h.processes.line(n.id, e, h.epoch)
 		h.resize(n, e)
 	case eventlog.Fidelity:
 		// What a node saw while it was stopped by a fault tells of the fault,

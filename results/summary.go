@@ -6,6 +6,8 @@ import (
 	"io"
 	"slices"
 	"strings"
+
+	"churnbed/node/core"
 )
 
 // Summary is summary.json, schema 1 (results/schema/summary.schema.json).
@@ -45,6 +47,8 @@ type Summary struct {
 	// "fault"), which its scenario does not tell.
 	LiveActions int      `json:"live_actions"`
 	Logs        LogStats `json:"logs"`
+	// Processes is there where the run had real processes.
+	Processes *ProcessSummary `json:"processes,omitempty"`
 	// Groups is there where the run had k-groups.
 	Groups *GroupSummary `json:"groups,omitempty"`
 }
@@ -210,8 +214,10 @@ func (h *history) summary(v *Verdict) *Summary {
 		t.Unfit = unfit
 	}
 	s.Fairness.Unfit = unfit
+	s.Processes = h.processes.summary(func(core.NodeID) bool { return true })
 	if h.groups != nil {
 		s.Groups = &h.groups.sum
+		s.Groups.Processes = h.processes.summary(func(n core.NodeID) bool { return h.groups.manages[n] })
 		if unfit {
 			s.Groups.unfit()
 		}
@@ -295,6 +301,7 @@ func (s *Summary) Print(w io.Writer, dir string) error {
 	if s.Safety.ZombieOverlaps > 0 {
 		safety += fmt.Sprintf("; overlaps with holders declared failed: %d, %s ms", s.Safety.ZombieOverlaps, num(s.Safety.ZombieMS))
 	}
+	p.processes("processes", s.Processes)
 	if s.Groups != nil {
 		p.groups(s.Groups)
 	} else {

@@ -94,6 +94,9 @@ func (t *task) cells(s *reproduce.Sweep) []reproduce.Cell {
 	return cells
 }
 
+// ErrNeedsProcesses: the simulator cannot run the sweep.
+var ErrNeedsProcesses = errors.New("it is about processor time and memory of processes, which simulated nodes do not have: use --emulate")
+
 // Run runs a sweep. Cells come in the order of series and points; Notes say
 // what was left out and why.
 func Run(ctx context.Context, s *reproduce.Sweep, opt Options) (cells []reproduce.Cell, notes []string, err error) {
@@ -105,6 +108,9 @@ func Run(ctx context.Context, s *reproduce.Sweep, opt Options) (cells []reproduc
 	}
 	if opt.Workers == 0 {
 		opt.Workers = runtime.GOMAXPROCS(0)
+	}
+	if s.Processes && opt.Engine == nil {
+		return nil, nil, fmt.Errorf("reproduce %s: %w", s.Name, ErrNeedsProcesses)
 	}
 	if s.Metric == reproduce.Assignments && opt.Engine != nil {
 		return nil, nil, fmt.Errorf("reproduce %s: nothing runs for it: it computes assignments", s.Name)
@@ -155,7 +161,10 @@ func Run(ctx context.Context, s *reproduce.Sweep, opt Options) (cells []reproduc
 	if violated > 0 {
 		notes = append(notes, fmt.Sprintf("%d runs had violations by the k-groups (churnbed check of such a run shows them)", violated))
 	}
-	if unfit > 0 {
+	switch {
+	case unfit > 0 && s.Processes:
+		notes = append(notes, fmt.Sprintf("in %d runs the host did not keep up; what it accounts to processes holds all the same", unfit))
+	case unfit > 0:
 		notes = append(notes, fmt.Sprintf("%d runs were unfaithful: the host did not keep up, and their times are left out (a larger --time-scale helps)", unfit))
 	}
 	for i := range s.Series {

@@ -27,7 +27,7 @@ const (
 	Fenced   Kind = "fenced"   // forced out, or a request given up (State); Req, No
 	Dropped  Kind = "dropped"  // local requests given up unasked at a stop; No
 	Member   Kind = "member"   // the membership list changed; Peer, Change, Size
-	Counters Kind = "counters" // cumulative since process start; Sent, Recv, Size
+	Counters Kind = "counters" // cumulative since process start; Sent, Recv, Size, Usage
 	Fidelity Kind = "fidelity" // what the node's probes and timers saw; Probe
 	Token    Kind = "token"    // a token came, went or was promised (mutex.Fact): Change, Slot, Order, Req, Peer
 	Port     Kind = "port"     // a link that localmutex uses went or came (Change: down, up); Peer
@@ -81,6 +81,7 @@ type Event struct {
 	Sent  map[string]Count `json:"sent,omitempty"` // by message kind; "" never occurs
 	Recv  map[string]Count `json:"recv,omitempty"`
 	Probe *Probe           `json:"probe,omitempty"`
+	Usage *Usage           `json:"usage,omitempty"` // of real processes
 
 	After int64  `json:"after,omitempty"` // instant just after the deed
 	Verb  string `json:"verb,omitempty"`  // crash, poweroff, leave, ...
@@ -119,6 +120,14 @@ type Count struct {
 	// own and those of others that it sent on. Other messages are routed by the
 	// link layer, which counts their hops.
 	Hops int64 `json:"hops,omitempty"`
+}
+
+// Usage is what the kernel accounts to a node's process, since it started. Its
+// times are real, not scenario time.
+type Usage struct {
+	CPU    int64 `json:"cpu"`     // processor time, in user mode and in the kernel, ns
+	MaxRSS int64 `json:"max_rss"` // most memory in use, bytes, with the pages that it shares with others
+	Anon   int64 `json:"anon"`    // memory of its own (anonymous pages), bytes, at present
 }
 
 // Probe is what one node's probes and timers saw since the last such line.

@@ -132,6 +132,15 @@ func (w *Writer) appendEvent(b []byte, e *Event) ([]byte, error) {
 			return b, err
 		}
 	}
+	if u := e.Usage; u != nil {
+		b = append(b, `,"usage":{"cpu":`...)
+		b = strconv.AppendInt(b, u.CPU, 10)
+		b = append(b, `,"max_rss":`...)
+		b = strconv.AppendInt(b, u.MaxRSS, 10)
+		b = append(b, `,"anon":`...)
+		b = strconv.AppendInt(b, u.Anon, 10)
+		b = append(b, '}')
+	}
 	b = appendInt(b, "after", e.After)
 	b = appendText(b, "verb", e.Verb)
 	b = appendText(b, "origin", e.Origin)

@@ -16,8 +16,6 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"churnbed/emulator/controlpb"
 	"churnbed/node/core"
 	"churnbed/node/eventlog"
@@ -355,6 +353,9 @@ func (h *host) carryOut(now core.Instant) error {
 				return err
 			}
 		case stack.Log:
+			if e.Event.Kind == eventlog.Counters {
+				e.Event.Usage = usage()
+			}
 			if err := h.log.Write(e.Event); err != nil {
 				return fmt.Errorf("write event log: %w", err)
 			}
@@ -392,12 +393,3 @@ var stateCodes = map[mutex.State]controlpb.Report_Changed_State{
 
 // report tells the controller. A lost controller is noticed by receive.
 func (h *host) report(r *controlpb.Report) { _ = h.env.Stream.Send(r) }
-
-// used returns the processor time of this process so far.
-func used() time.Duration {
-	var u unix.Rusage
-	if err := unix.Getrusage(unix.RUSAGE_SELF, &u); err != nil {
-		return 0
-	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
-}

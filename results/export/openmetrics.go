@@ -126,6 +126,12 @@ func OpenMetrics(w io.Writer, t *timeline.Timeline, run string) error {
 	f.known("churnbed_delay_error_p99_seconds", "99th percentile of the error of link delays.", "seconds", s.Fidelity.DelayErrorMS.P99, 1e-3)
 	f.known("churnbed_cpu_busy_ratio", "Share of time in which processors were busy.", "ratio", s.Fidelity.CPUBusy, 1)
 
+	if p := s.Processes; p != nil {
+		f.known("churnbed_process_cpu_mean_seconds_per_second", "Processor time of a node process a second of scenario time: mean.", "seconds_per_second", p.CPU.Mean, 1e-3)
+		f.known("churnbed_process_cpu_max_seconds_per_second", "Processor time of a node process a second of scenario time: the busiest one.", "seconds_per_second", p.CPU.Max, 1e-3)
+		f.known("churnbed_process_memory_mean_bytes", "Memory of its own of a node process, the most seen: mean.", "bytes", p.Memory.Mean, 1)
+		f.known("churnbed_process_memory_max_bytes", "Memory of its own of a node process: the largest.", "bytes", p.Memory.Max, 1)
+	}
 	if s.Groups != nil {
 		f.groups(t)
 	}

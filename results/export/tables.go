@@ -107,6 +107,16 @@ type (
 		Bytes       int64   `parquet:"bytes"`
 		Repeated    int64   `parquet:"repeated"` // of the datagrams
 	}
+	// UsageRow is what the kernel had accounted to a node's process in its
+	// present life; its time is real.
+	UsageRow struct {
+		AtMS        float64 `parquet:"at_ms"`
+		Node        int32   `parquet:"node"`
+		Incarnation int64   `parquet:"incarnation"`
+		CPUMS       float64 `parquet:"cpu_ms"`
+		Memory      int64   `parquet:"memory_bytes"`  // its own (anonymous pages), now
+		MaxRSS      int64   `parquet:"max_rss_bytes"` // most in use, shared pages included
+	}
 	// LinkRow is one direction of a link.
 	LinkRow struct {
 		Link          string  `parquet:"link"`
@@ -135,6 +145,7 @@ type (
 // Tables writes the run's tables into dir as <table>.<format> and returns
 // their names: nodes, requests, overlaps, lives, faults, links, slices, and
 // members and counters, which hold a row for every such line of the logs. A run
+// of real processes has usage as well, one
 // with k-groups has more: terms, group_members, migrations, locks, routines,
 // commands, device_failures, bandwidth, and group_lines, a row for every line
 // about them.
@@ -253,6 +264,10 @@ func (o *tables) lines(t *timeline.Timeline) {
 		return
 	}
 	members, counters := begin[MemberRow](o, "members"), begin[CounterRow](o, "counters")
+	var usage *table[UsageRow]
+	if t.Summary.Processes != nil {
+		usage = begin[UsageRow](o, "usage")
+	}
 	if o.err == nil {
 		_, err := t.Run.Merge(func(l *results.Line) error {
 			e := &l.Event
@@ -265,13 +280,18 @@ func (o *tables) lines(t *timeline.Timeline) {
 				}
 				return members.write(row)
 			case e.Kind == eventlog.Counters:
+				if u := e.Usage; u != nil {
+					if err := usage.write(UsageRow{ms(e.T), int32(l.Node), int64(e.Inc), ms(u.CPU), u.Anon, u.MaxRSS}); err != nil {
+						return err
+					}
+				}
 				return errors.Join(counterRows(t, l, "sent", e.Sent, counters), counterRows(t, l, "received", e.Recv, counters))
 			}
 			return nil
 		})
 		o.err = err
 	}
-	o.err = errors.Join(o.err, members.close(), counters.close())
+	o.err = errors.Join(o.err, members.close(), counters.close(), usage.close())
 }
 
 func counterRows(t *timeline.Timeline, l *results.Line, direction string, counts map[string]eventlog.Count, to *table[CounterRow]) error {

@@ -202,6 +202,22 @@ func summaryGroups(runs []*Run) []group {
 	add("", "loss configured, measured", plain(func(s *results.Summary) string {
 		return share(s.Fidelity.LossConfigured) + ", " + share(s.Fidelity.LossMeasured)
 	}))
+	if slices.ContainsFunc(runs, func(r *Run) bool { return r.Timeline.Summary.Processes != nil }) {
+		process := func(f func(p *results.ProcessSummary) string) func(*results.Summary, *Run) value {
+			return plain(func(s *results.Summary) string {
+				if s.Processes == nil {
+					return "– (no processes: simulated)"
+				}
+				return f(s.Processes)
+			})
+		}
+		add("", "processor time of a node: mean, most", process(func(p *results.ProcessSummary) string {
+			return number(p.CPU.Mean) + ", " + number(p.CPU.Max) + " ms/s"
+		}))
+		add("", "memory of its own: mean, most", process(func(p *results.ProcessSummary) string {
+			return bytesText(int64(p.Memory.Mean)) + ", " + bytesText(int64(p.Memory.Max))
+		}))
+	}
 	add("", "processors busy", plain(func(s *results.Summary) string { return share(s.Fidelity.CPUBusy) }))
 	return groups
 }

@@ -10,6 +10,7 @@
 //	trials        seeds a point, unless point or series say otherwise
 //	rounds        of list-sizes: protocol periods of 2 s
 //	same-seeds    the same seeds at every point
+//	processes     the figures are of real processes: nothing to simulate
 //	scenario      scenario keys of every run
 //	matrix        file of round-trip times below the data folder that makes the
 //	              mesh, as many nodes as a point says; otherwise: keys that do

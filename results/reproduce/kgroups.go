@@ -67,8 +67,18 @@ var groupRates = map[string]func(*results.GroupSummary) float64{
 	"executed":        func(s *results.GroupSummary) float64 { return float64(s.Executed) / float64(s.Triggered) },
 }
 
+// processFigures are about the node processes that manage devices, of real
+// runs: processor time, ms a second of scenario time; memory of their own, KiB.
+var processFigures = map[string]func(*results.ProcessSummary) results.Number{
+	"processor.mean": func(s *results.ProcessSummary) results.Number { return s.CPU.Mean },
+	"processor.max":  func(s *results.ProcessSummary) results.Number { return s.CPU.Max },
+	"memory.mean":    func(s *results.ProcessSummary) results.Number { return s.Memory.Mean / 1024 },
+	"memory.max":     func(s *results.ProcessSummary) results.Number { return s.Memory.Max / 1024 },
+}
+
 func groupFigures() []string {
 	names := slices.Collect(maps.Keys(groupRates))
+	names = slices.AppendSeq(names, maps.Keys(processFigures))
 	for time := range groupTimes {
 		for part := range parts {
 			names = append(names, time+"."+part)
@@ -86,6 +96,12 @@ func groupFigure(name string, t *results.Trial) float64 {
 	}
 	if of := groupRates[name]; of != nil {
 		return of(t.Summary.Groups)
+	}
+	if of := processFigures[name]; of != nil {
+		if p := t.Summary.Groups.Processes; p != nil {
+			return float64(of(p))
+		}
+		return math.NaN()
 	}
 	time, part, _ := strings.Cut(name, ".")
 	return float64(parts[part](groupTimes[time](t.Summary.Groups)))

@@ -54,7 +54,7 @@ func TestFencing(t *testing.T) {
 	const nodes = 10
 	needRuns(t)
 	dir := filepath.Join(t.TempDir(), t.Name())
-	s := begin(t, program(t, "churnbed"), nil, "run", "--out", dir, "--duration", "10m", "--warmup", "200ms",
+	s := begin(t, program(t, "churnbed"), nil, "run", "--out", dir, "--duration", "10m", "--warmup", "200ms", "--counters-every", "1s",
 		"--algorithm", "comesh", "--membership", "static", "--topology", "full", "--nodes", fmt.Sprint(nodes), "--link-delay", "1ms",
 		"--smart-share", "0.6", "--kgroup-f", "1", "--device-group-size", "5", "--epoch-length", "0s", "--monitor-period", "200ms",
 		"--routines", "6", "--routine-every", "1s", "--routine-takes", "20ms", "--routine-states", "0", "--state-every", "0s")
@@ -109,6 +109,9 @@ func TestFencing(t *testing.T) {
 	}
 	if v.GroupCount > 0 || sum.Groups == nil || sum.Groups.Deposed == 0 || sum.Groups.Executed == 0 {
 		t.Errorf("%+v, found %+v", sum.Groups, v.Groups)
+	}
+	if p := sum.Groups.Processes; p == nil || p.Memory.Mean < 100<<10 || p.Memory.Max > 1<<30 || !p.CPU.Mean.Known() || p.RSS.Max < p.Memory.Max {
+		t.Errorf("what the kernel accounts: %+v", p)
 	}
 	// The checker aside: no grant under its old term from its resumption on.
 	var woke int64

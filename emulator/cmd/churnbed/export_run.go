@@ -22,7 +22,7 @@ func runExports() []*cli.Command {
 		return &cli.StringFlag{Name: "o", Aliases: []string{"output"}, Usage: "write to `FILE` (default: " + def + " in the run directory)"}
 	}
 	dir := &cli.StringFlag{Name: "o", Aliases: []string{"output"}, Usage: "write into `DIR`, which must be new or empty"}
-	const tables = "Tables: nodes, requests, overlaps, lives, faults, links, slices, members, counters; instants in ms of scenario time.\n" +
+	const tables = "Tables: nodes, requests, overlaps, lives, faults, links, slices, members, counters, of real processes usage; instants in ms of scenario time.\n" +
 		"Of a run with k-groups also: terms, group_members, migrations, locks, routines, commands, device_failures, bandwidth, group_lines.\n"
 	return []*cli.Command{
 		{

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -106,7 +107,7 @@ func reproduceAll(ctx context.Context, names []string, opt *reproduceOptions) er
 	if err != nil {
 		return usageError(err)
 	}
-	if err := opt.check(root); err != nil {
+	if err := opt.check(root, chosen); err != nil {
 		return usageError(err)
 	}
 	if opt.data == "" {
@@ -121,6 +122,10 @@ func reproduceAll(ctx context.Context, names []string, opt *reproduceOptions) er
 	defer stop()
 	data := reproduce.NewData(opt.data)
 	for _, s := range chosen {
+		if s.Processes && !opt.emulate && len(chosen) > 1 {
+			fmt.Fprintf(opt.stdout, "%s: left out: %v\n\n", s.Name, runner.ErrNeedsProcesses)
+			continue
+		}
 		r, err := reproduceOne(ctx, s, data, opt)
 		if err == nil {
 			err = opt.write(r, root)
@@ -147,7 +152,7 @@ func (t *texts) Set(v string) error {
 func (t *texts) String() string { return strings.Join(*t, "; ") }
 
 // check reports flags that make no sense.
-func (o *reproduceOptions) check(root string) error {
+func (o *reproduceOptions) check(root string, chosen []*reproduce.Sweep) error {
 	for _, f := range []struct {
 		name  string
 		value int
@@ -171,8 +176,10 @@ func (o *reproduceOptions) check(root string) error {
 		return errors.New("--record wants whole experiments: leave out --at and --series, or use --out")
 	case o.record && root == "":
 		return errors.New("--record: run it inside the source tree, where results/reference is")
-	case o.record && o.emulate:
-		return errors.New("--record is for simulated figures, which every host gets alike: use --out with --emulate")
+	case o.record && o.emulate && slices.ContainsFunc(chosen, func(s *reproduce.Sweep) bool { return !s.Processes }):
+		return errors.New("--record is for simulated figures, which every host gets alike: use --out with --emulate (records of real runs are those about processes)")
+	case len(chosen) == 1 && chosen[0].Processes && !o.emulate:
+		return fmt.Errorf("%s: %w", chosen[0].Name, runner.ErrNeedsProcesses)
 	}
 	return nil
 }
