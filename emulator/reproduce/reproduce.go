@@ -94,7 +94,7 @@ func (t *task) cells(s *reproduce.Sweep) []reproduce.Cell {
 	return cells
 }
 
-// ErrNeedsProcesses: the simulator cannot run the sweep.
+// ErrNeedsProcesses tells that the simulator cannot run a sweep.
 var ErrNeedsProcesses = errors.New("it is about processor time and memory of processes, which simulated nodes do not have: use --emulate")
 
 // Run runs a sweep. Cells come in the order of series and points; Notes say
