@@ -21,7 +21,7 @@ var (
 var usedBy = map[string][]string{
 	"ring-period": {"fairk"}, "ring-quorum": {"fairk"}, "tree-choice": {"bv95"},
 	"slow-path": {"camera"}, "tree-failures": {"camera"}, "probe-timeout": {"camera"},
-	"release":          append(slices.Clone(cameras), "maekawa", "maekawa-basic"),
+	"release":          cameras, // RELEASE must not be lost where it passes a vote on (maekawa)
 	"local-priorities": locals, "local-delta": locals, "local-backoff": locals, "local-backoff-max": locals,
 	"detection-delay": locals,
 	"smart-share":     onlyCoMesh, "device-group-size": onlyCoMesh, "kgroup-f": onlyCoMesh, "kgroup": onlyCoMesh,

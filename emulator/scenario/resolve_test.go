@@ -208,7 +208,7 @@ func TestWarnings(t *testing.T) {
 	for text, want := range map[string]string{
 		"nodes: 9\nn-upper: 5": "n-upper 5 is below the 9 nodes of the topology: camera is safe only if no more than that take part at a time",
 		"nodes: 9\nfault: [at 1s crash nodes 0-3, at 2500ms pause node 4, at 3s restart node 0]": "only 4 of 9 nodes are up 2.5s after the epoch: camera needs 5 grants and waits until enough are back",
-		"algorithm: fairk\nrelease: multicast":                                                   "release changes nothing: it is for algorithm camera, camera-paper, maekawa or maekawa-basic, this is fairk",
+		"algorithm: fairk\nrelease: multicast":                                                   "release changes nothing: it is for algorithm camera or camera-paper, this is fairk",
 		"nodes: 2\nalgorithm: fairk\nreplicas: 1":                                                "all 2 nodes must agree on who takes part (ring-quorum): no failure is survived",
 		"algorithm: hub\nduration: 9s\nkgroup-f: 3":                                              "kgroup-f changes nothing: it is for algorithm comesh, this is hub",
 		"algorithm: hub\nduration: 9s\nmean: 1s":                                                 "mean changes nothing: with algorithm hub there are routines, and no requests",
