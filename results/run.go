@@ -151,14 +151,15 @@ type Run struct {
 
 // Create makes the run directory dir with its nodes folder and writes the
 // manifest. dir must not exist, so that no earlier result is mixed with the
-// new one, and of two runs that are given the same name only one begins.
+// new one, and of two runs that are given the same name only one begins: the
+// other's error wraps fs.ErrExist.
 func Create(dir string, m *Manifest) (*Run, error) {
 	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
 		return nil, fmt.Errorf("create run directory: %w", err)
 	}
 	err := os.Mkdir(dir, 0o755)
 	if errors.Is(err, fs.ErrExist) {
-		return nil, fmt.Errorf("create run directory: %s exists; name one that does not", dir)
+		return nil, fmt.Errorf("create run directory: %w; name one that does not exist", err)
 	}
 	if err == nil {
 		err = os.Mkdir(filepath.Join(dir, NodesDir), 0o755)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"flag"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -159,11 +160,11 @@ func TestOpenRefuses(t *testing.T) {
 			t.Errorf("%s: %v, want %q", c.name, err, c.want)
 		}
 	}
-	if _, err := Create(filepath.Dir(file), &Manifest{}); err == nil || !strings.Contains(err.Error(), "exists; name one that does not") {
+	if _, err := Create(filepath.Dir(file), &Manifest{}); err == nil || !strings.Contains(err.Error(), "exists; name one that does not exist") {
 		t.Errorf("create in a full directory: %v", err)
 	}
-	if _, err := Create(t.TempDir(), &Manifest{}); err == nil {
-		t.Error("created in a directory that was there")
+	if _, err := Create(t.TempDir(), &Manifest{}); !errors.Is(err, fs.ErrExist) {
+		t.Errorf("create in a directory that is there: %v", err)
 	}
 }
 

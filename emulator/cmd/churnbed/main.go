@@ -95,6 +95,7 @@ func run(args []string) int {
 			return usageError(err)
 		},
 	}
+	args = customary(args)
 	if len(args) > 1 && args[1] == completeWord {
 		for _, line := range complete(app.Commands, args[2:]) {
 			fmt.Println(line)
@@ -115,6 +116,19 @@ func run(args []string) int {
 		fmt.Fprintln(os.Stderr, "churnbed:", err)
 	}
 	return exitCode(err)
+}
+
+// customary turns what other programs understand (`help VERB`, --version)
+// into our own words.
+func customary(args []string) []string {
+	switch {
+	case len(args) < 2:
+	case args[1] == "help":
+		return append(append(args[:1:1], args[2:]...), "--help")
+	case args[1] == "--version" || args[1] == "-v":
+		return append(append(args[:1:1], "version"), args[2:]...)
+	}
+	return args
 }
 
 // exitCode returns the exit code that err ends the program with.

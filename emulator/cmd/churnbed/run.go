@@ -130,10 +130,12 @@ func emulate(ctx context.Context, sc *scenario.Scenario, opt runOptions) error {
 	}
 	show := progress(opt)
 	m := manifest(sc, fabricKind, why)
-	run, err := controller.Run(ctx, controller.Options{
-		Scenario: sc, Dir: sc.OutDir(exists), Fabric: fabricKind, NodeBinary: opt.nodeBinary, Manifest: m, Progress: show.update, Page: opt.page,
-		Capture: opt.capture,
-		Log:     slog.New(slog.NewTextHandler(show, &slog.HandlerOptions{Level: slog.LevelWarn})),
+	run, err := newRun(sc, func(dir string) (*results.Run, error) {
+		return controller.Run(ctx, controller.Options{
+			Scenario: sc, Dir: dir, Fabric: fabricKind, NodeBinary: opt.nodeBinary, Manifest: m, Progress: show.update, Page: opt.page,
+			Capture: opt.capture,
+			Log:     slog.New(slog.NewTextHandler(show, &slog.HandlerOptions{Level: slog.LevelWarn})),
+		})
 	})
 	show.finish()
 	if run == nil {

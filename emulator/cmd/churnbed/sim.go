@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"runtime"
 	"slices"
@@ -58,13 +59,26 @@ func simCommand() *cli.Command {
 			if spec.Trials > 1 {
 				return runTrials(c.Context, spec, origin, sc.OutDir(exists), runtime.NumCPU(), trialBar(spec.Trials, opt), opt, simulateTrial)
 			}
-			return simulateOne(c.Context, sc, sc.OutDir(exists), opt)
+			_, err = simulateOne(c.Context, sc, opt)
+			return err
 		},
 	}
 }
 
-// simulateOne simulates and judges one run.
-func simulateOne(ctx context.Context, sc *scenario.Scenario, dir string, opt runOptions) error {
+// newRun makes a run in the directory that the scenario names. Where it names
+// none, and another command takes the name that was free, the next is tried.
+func newRun(sc *scenario.Scenario, begin func(dir string) (*results.Run, error)) (*results.Run, error) {
+	for {
+		run, err := begin(sc.OutDir(exists))
+		if run == nil && sc.Out == "" && errors.Is(err, fs.ErrExist) {
+			continue
+		}
+		return run, err
+	}
+}
+
+// simulateOne simulates and judges one run, and returns its directory.
+func simulateOne(ctx context.Context, sc *scenario.Scenario, opt runOptions) (dir string, err error) {
 	if !opt.quiet {
 		for _, w := range sc.Warnings {
 			fmt.Fprintln(opt.stderr, "note:", w)
@@ -73,23 +87,23 @@ func simulateOne(ctx context.Context, sc *scenario.Scenario, dir string, opt run
 	ctx, stop := interruptible(ctx)
 	defer stop()
 	m := manifest(sc, "", "")
-	run, err := simulate.Run(ctx, sc, dir, m)
+	run, err := newRun(sc, func(dir string) (*results.Run, error) { return simulate.Run(ctx, sc, dir, m) })
 	if run == nil {
-		return usageError(err)
+		return "", usageError(err)
 	}
 	if err != nil && !m.Interrupted {
-		return hostError(err)
+		return run.Dir, hostError(err)
 	}
 	failed, err := judge(run.Dir, opt)
 	switch {
 	case err != nil:
-		return err
+		return run.Dir, err
 	case m.Interrupted:
-		return &codedError{exitInterrupted, errors.New("interrupted: the summary covers what was run")}
+		return run.Dir, &codedError{exitInterrupted, errors.New("interrupted: the summary covers what was run")}
 	case failed:
-		return errCheckFailed
+		return run.Dir, errCheckFailed
 	}
-	return nil
+	return run.Dir, nil
 }
 
 // replayRun simulates the scenario of a run directory again, into again ("":
@@ -107,10 +121,8 @@ func replayRun(ctx context.Context, dir, again string, opt runOptions) error {
 	if err != nil {
 		return usageError(err)
 	}
-	if again == "" {
-		again = sc.OutDir(exists)
-	}
-	if err := simulateOne(ctx, sc, again, opt); err != nil && !errors.Is(err, errCheckFailed) {
+	sc.Out = again
+	if again, err = simulateOne(ctx, sc, opt); err != nil && !errors.Is(err, errCheckFailed) {
 		return err
 	}
 	if old.Manifest.LogDigest == "" {

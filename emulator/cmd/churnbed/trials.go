@@ -2,8 +2,10 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -40,15 +42,23 @@ func each(ctx context.Context, n, parallel int, do func(ctx context.Context, i i
 func runTrials(ctx context.Context, spec scenario.Spec, origin scenario.Origin, dir string, parallel int, bar *progressbar.ProgressBar,
 	opt runOptions, one func(ctx context.Context, sc *scenario.Scenario) (failed bool, err error),
 ) error {
-	if exists(dir) {
-		return usageError(fmt.Errorf("create trial set: %s exists; name a directory that does not", dir))
+	err := os.MkdirAll(filepath.Dir(dir), 0o755)
+	if err == nil {
+		err = os.Mkdir(dir, 0o755) // two commands that are given the same name do not share it
 	}
+	switch {
+	case errors.Is(err, fs.ErrExist):
+		return usageError(fmt.Errorf("create trial set: %w; name a directory that does not exist", err))
+	case err != nil:
+		return usageError(fmt.Errorf("create trial set: %w", err))
+	}
+	defer func() { _ = os.Remove(dir) }() // which fails once there is a trial in it
 	ctx, stop := interruptible(ctx)
 	defer stop()
 	seeds := simulate.Seeds(spec.Seed, spec.Trials)
 	var mu sync.Mutex
 	failed := false
-	err := each(ctx, len(seeds), parallel, func(ctx context.Context, i int) error {
+	err = each(ctx, len(seeds), parallel, func(ctx context.Context, i int) error {
 		sc, err := resolveTrial(spec, origin, seeds[i], trialDir(dir, seeds[i]))
 		if err != nil {
 			return err

@@ -1,11 +1,14 @@
 package main
 
 import (
+	"fmt"
+	"io/fs"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
+	"churnbed/emulator/scenario"
 	"churnbed/results"
 )
 
@@ -44,8 +47,8 @@ func TestSimReplay(t *testing.T) {
 		}
 		return r.Manifest.LogDigest
 	}
-	scenario := []string{"--nodes", "7", "--requests", "3", "--link-loss", "0.1", "--seed", "20", "--quiet"}
-	sim := func(more ...string) outcome { return churnbed(t, slices.Concat([]string{"sim"}, scenario, more)...) }
+	mesh := []string{"--nodes", "7", "--requests", "3", "--link-loss", "0.1", "--seed", "20", "--quiet"}
+	sim := func(more ...string) outcome { return churnbed(t, slices.Concat([]string{"sim"}, mesh, more)...) }
 	sim("--trials", "3", "--out", in("set")).want(t, 0)
 	first := in("set/trials/21")
 	churnbed(t, "sim", "--replay", first, "--out", in("again"), "--quiet").want(t, 0)
@@ -68,5 +71,40 @@ func TestNextIsQuoted(t *testing.T) {
 	o.want(t, 0)
 	if !strings.Contains(o.stdout, `it'\''s here'`) {
 		t.Error(o)
+	}
+}
+
+// Of commands that are given no --out and start at once each takes a name; a
+// name that the user chose is not replaced by another.
+func TestNewRun(t *testing.T) {
+	for _, c := range []struct {
+		out   string
+		tries int
+	}{{"", 3}, {"mine", 1}} {
+		tries := 0
+		run, err := newRun(&scenario.Scenario{Name: "n", Out: c.out}, func(string) (*results.Run, error) {
+			if tries++; tries < 3 {
+				return nil, fmt.Errorf("create run directory: %w", fs.ErrExist)
+			}
+			return &results.Run{}, nil
+		})
+		if tries != c.tries || (run == nil) != (c.out != "") || (err != nil) != (c.out != "") {
+			t.Errorf("--out %q: %d tries, %v", c.out, tries, err)
+		}
+	}
+}
+
+func TestCustomary(t *testing.T) {
+	for words, want := range map[string]string{
+		"churnbed":                          "churnbed",
+		"churnbed help":                     "churnbed --help",
+		"churnbed help topo show":           "churnbed topo show --help",
+		"churnbed --version":                "churnbed version",
+		"churnbed -v --json":                "churnbed version --json",
+		"churnbed exec 3 -- help --version": "churnbed exec 3 -- help --version",
+	} {
+		if got := strings.Join(customary(strings.Fields(words)), " "); got != want {
+			t.Errorf("%s: got %s, want %s", words, got, want)
+		}
 	}
 }
