@@ -135,6 +135,7 @@ func Run(ctx context.Context, s *reproduce.Sweep, opt Options) (cells []reproduc
 		return nil, nil, err
 	}
 	unfit, unserved, violated, seen := 0, 0, 0, map[*results.Trial]bool{}
+	why := ""
 	for _, t := range tasks {
 		if t.same != nil {
 			continue
@@ -148,7 +149,9 @@ func Run(ctx context.Context, s *reproduce.Sweep, opt Options) (cells []reproduc
 				unserved++
 			}
 			if tr.Unfit() {
-				unfit++
+				if unfit++; unfit == 1 {
+					why = fmt.Sprintf("%s at %v, seed %d: %s", t.series.Name, t.point.X, tr.Seed, tr.FidelityReason)
+				}
 			}
 			if g := tr.Summary; g != nil && g.Groups != nil && len(g.Groups.Violations) > 0 {
 				violated++
@@ -165,7 +168,7 @@ func Run(ctx context.Context, s *reproduce.Sweep, opt Options) (cells []reproduc
 	case unfit > 0 && s.Processes:
 		notes = append(notes, fmt.Sprintf("in %d runs the host did not keep up; what it accounts to processes holds all the same", unfit))
 	case unfit > 0:
-		notes = append(notes, fmt.Sprintf("%d runs were unfaithful: the host did not keep up, and their times are left out (a larger --time-scale helps)", unfit))
+		notes = append(notes, fmt.Sprintf("%d runs were unfaithful: the host did not keep up, and their times are left out (a larger --time-scale helps); the first is %s", unfit, why))
 	}
 	for i := range s.Series {
 		l := &s.Series[i]

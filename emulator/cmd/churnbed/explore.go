@@ -234,9 +234,12 @@ type exploreReport struct {
 }
 
 func (a *exploreArgs) explore(ctx context.Context, w io.Writer) error {
-	ctx, stop := interruptible(ctx)
-	defer stop()
-	a.cfg.Progress = exploreReporter(ctx, a.quiet, a.cfg.MaxStates)
+	if a.walks == 0 {
+		var stop func()
+		ctx, stop = interruptible(ctx)
+		defer stop()
+		a.cfg.Progress = exploreReporter(ctx, a.quiet, a.cfg.MaxStates)
+	}
 	began := time.Now()
 	var r script.ExploreResult
 	if a.walks > 0 {
