@@ -183,6 +183,9 @@ func Open(dir string) (*Run, error) {
 	path := filepath.Join(dir, ManifestFile)
 	b, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
+		if run, what := runBelow(dir); run != "" {
+			return nil, fmt.Errorf("open run: %w: %s is a %s; name a run of it, such as %s", ErrNotARun, dir, what, run)
+		}
 		return nil, fmt.Errorf("open run: %w: %s has no %s", ErrNotARun, dir, ManifestFile)
 	}
 	if err != nil {
@@ -204,6 +207,27 @@ func Open(dir string) (*Run, error) {
 		return nil, err
 	}
 	return r, nil
+}
+
+// runBelow returns a run of a trial set or a sweep, and which of them dir is;
+// "" where it is neither.
+func runBelow(dir string) (run, what string) {
+	first := func(dir string) string {
+		entries, err := os.ReadDir(dir)
+		if err != nil || len(entries) == 0 {
+			return ""
+		}
+		return filepath.Join(dir, entries[0].Name())
+	}
+	if run = first(filepath.Join(dir, TrialsDir)); run != "" {
+		return run, "trial set"
+	}
+	if cell := first(filepath.Join(dir, CellsDir)); cell != "" {
+		if run = first(filepath.Join(cell, TrialsDir)); run != "" {
+			return run, "sweep"
+		}
+	}
+	return "", ""
 }
 
 func nodeLogs(dir string, nodes int) ([]core.NodeID, error) {

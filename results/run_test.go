@@ -135,6 +135,12 @@ func TestOpenRefuses(t *testing.T) {
 		}
 		return dir
 	}
+	set, sweep := t.TempDir(), t.TempDir()
+	for _, dir := range []string{filepath.Join(set, TrialsDir, "7"), filepath.Join(sweep, CellsDir, "a", TrialsDir, "7")} {
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
 	noNodes := newPlant(t, 2).end(1).Dir
 	if err := os.RemoveAll(filepath.Join(noNodes, NodesDir)); err != nil {
 		t.Fatal(err)
@@ -146,6 +152,8 @@ func TestOpenRefuses(t *testing.T) {
 		{"missing", filepath.Join(t.TempDir(), "none"), "no such file", false},
 		{"file", file, "is a file", true},
 		{"foreign", t.TempDir(), "has no manifest.json", true},
+		{"trial set", set, "is a trial set; name a run of it, such as " + filepath.Join(set, "trials", "7"), true},
+		{"sweep", sweep, "is a sweep; name a run of it, such as " + filepath.Join(sweep, "cells", "a", "trials", "7"), true},
 		{"no logs", noNodes, "has no folder nodes", true},
 		{"broken manifest", spoil(ManifestFile, "{"), "unexpected end of JSON", true},
 		{"other schema", spoil(ManifestFile, `{"schema":2}`), "has schema 2, this version reads 1", true},

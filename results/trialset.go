@@ -27,6 +27,7 @@ import (
 const (
 	TrialsFile = "trials.jsonl"
 	TrialsDir  = "trials"
+	CellsDir   = "cells" // of a sweep: a trial set for each cell
 )
 
 // TrialsSchema is the version of trials.jsonl.

@@ -26,11 +26,8 @@ import (
 	"churnbed/results/sweep"
 )
 
-// Files of a sweep's directory, beside a folder for each cell.
-const (
-	sweepFile = "sweep.json"
-	cellsDir  = "cells"
-)
+// sweepFile is what a sweep's directory has beside a folder for each cell.
+const sweepFile = "sweep.json"
 
 func sweepCommand() *cli.Command {
 	var set settings
@@ -116,7 +113,7 @@ func runSweep(ctx context.Context, s *scenario.Sweep, opt *sweepOptions) error {
 			if err != nil {
 				return usageError(err)
 			}
-			dir := filepath.Join(opt.dir, cellsDir, cellFolder(s, cells[i]), results.TrialsDir, strconv.FormatUint(seed, 10))
+			dir := filepath.Join(opt.dir, results.CellsDir, cellFolder(s, cells[i]), results.TrialsDir, strconv.FormatUint(seed, 10))
 			spec.Out = dir
 			runs = append(runs, sweepRun{&cells[i], seed, nil, dir}) // resolved when its turn comes
 			if seed > base.Seed {
@@ -325,7 +322,7 @@ func deliverTable(s *scenario.Sweep, cells []scenario.Cell, opt *sweepOptions) e
 		t.Axes = append(t.Axes, a.Key)
 	}
 	for _, c := range cells {
-		set, err := results.ReadSummaries(filepath.Join(opt.dir, cellsDir, cellFolder(s, c)))
+		set, err := results.ReadSummaries(filepath.Join(opt.dir, results.CellsDir, cellFolder(s, c)))
 		if err != nil {
 			return hostError(err)
 		}
@@ -359,6 +356,6 @@ func deliverTable(s *scenario.Sweep, cells []scenario.Cell, opt *sweepOptions) e
 		return err
 	}
 	_, err = fmt.Fprintf(opt.stdout, "\ndirectory %s: table.csv, table.json, wait.svg, wait.png, cells/; churnbed compare %s tells two cells apart\n", opt.dir,
-		filepath.Join(opt.dir, cellsDir, "A")+" "+filepath.Join(opt.dir, cellsDir, "B"))
+		filepath.Join(opt.dir, results.CellsDir, "A")+" "+filepath.Join(opt.dir, results.CellsDir, "B"))
 	return err
 }

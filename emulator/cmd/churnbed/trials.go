@@ -18,6 +18,7 @@ import (
 	"churnbed/emulator/scenario"
 	"churnbed/emulator/simulate"
 	"churnbed/results"
+	"churnbed/results/report"
 )
 
 // each calls do for 0 to n-1, at most parallel of them at a time. After an
@@ -144,7 +145,12 @@ func printTrials(dir string, opt runOptions) error {
 	if opt.json {
 		return printJSON(opt.stdout, set)
 	}
-	return set.Print(opt.stdout, dir)
+	if err := set.Print(opt.stdout, dir); err != nil || len(set.Seeds) == 0 {
+		return err
+	}
+	run := filepath.Join(dir, results.TrialsDir, strconv.FormatUint(set.Seeds[0], 10))
+	_, err = fmt.Fprintf(opt.stdout, "next                            churnbed report %s, churnbed compare %s ANOTHER\n", report.Quote(run), report.Quote(dir))
+	return err
 }
 
 func trialBar(n int, opt runOptions) *progressbar.ProgressBar {
