@@ -112,6 +112,7 @@ type runText struct {
 	Name              string
 	Verdict, Class    string
 	What              string
+	Entries           int // critical sections
 	Violations        []overlapText
 	Zombies           []overlapText
 	More, MoreZombies int

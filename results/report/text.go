@@ -240,14 +240,24 @@ func (r *Run) text(index int) (runText, error) {
 	list := func(o []results.Overlap) []overlapText {
 		var texts []overlapText
 		for i := range o[:min(len(o), maxListed)] {
+			nodes, ids := "", ""
+			for _, q := range o[i].Others { // where several may be inside
+				nodes += strconv.Itoa(int(q.Node)) + ", "
+				ids += q.ID.String() + ", "
+			}
 			texts = append(texts, overlapText{
-				FirstNode: strconv.Itoa(int(o[i].First.Node)), SecondNode: strconv.Itoa(int(o[i].Second.Node)),
-				First: o[i].First.ID.String(), Second: o[i].Second.ID.String(),
+				FirstNode: nodes + strconv.Itoa(int(o[i].First.Node)), SecondNode: strconv.Itoa(int(o[i].Second.Node)),
+				First: ids + o[i].First.ID.String(), Second: o[i].Second.ID.String(),
 				FromMS: seconds(o[i].From), ToMS: seconds(o[i].To), From: o[i].From / micro,
 				Length: fmt.Sprintf("%.3f ms", float64(o[i].To-o[i].From)/1e6),
 			})
 		}
 		return texts
+	}
+	for i := range t.Requests {
+		if t.Requests[i].Entered {
+			out.Entries++
+		}
 	}
 	out.Violations, out.Zombies = list(t.Verdict.Violations), list(t.Verdict.Zombies)
 	out.More = t.Verdict.ViolationCount - len(out.Violations)
