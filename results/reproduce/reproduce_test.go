@@ -32,7 +32,7 @@ func TestPublishedExperimentsAreThere(t *testing.T) {
 	for _, s := range all(t) {
 		names = append(names, s.Name)
 	}
-	const want = "fig1 fig8 fig9 fig10 fig11 fig12 fig13 fig14 fig15 table2 comesh-availability comesh-bandwidth comesh-churn comesh-distance comesh-gap comesh-hubs comesh-kgroup-k comesh-kgroup-nodes comesh-kgroup-policy comesh-leader comesh-load-groups comesh-load-time comesh-locks comesh-memory comesh-pi comesh-processor comesh-sync drop-rate fairk-fig2 fairk-fig3 fairk-fig4 fairk-fig5 ia-d local-churn local-churn-tries local-contention local-contention-tries local-degree local-degree-tries local-in-flight local-message local-state size"
+	const want = "fig1 fig8 fig9 fig10 fig11 fig12 fig13 fig14 fig15 table2 comesh-availability comesh-bandwidth comesh-churn comesh-distance comesh-gap comesh-hubs comesh-kgroup-k comesh-kgroup-nodes comesh-kgroup-policy comesh-leader comesh-load-groups comesh-load-time comesh-locks comesh-memory comesh-pi comesh-processor comesh-sync comesh-topologies drop-rate fairk-fig2 fairk-fig3 fairk-fig4 fairk-fig5 ia-d local-churn local-churn-tries local-contention local-contention-tries local-degree local-degree-tries local-in-flight local-message local-state size"
 	if got := strings.Join(names, " "); got != want {
 		t.Errorf("experiments %s, want %s", got, want)
 	}
