@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"os"
 	"path/filepath"
@@ -217,6 +218,24 @@ func TestGroupExports(t *testing.T) {
 	}
 	if rows := fromParquet[GroupLineRow](t, dir, "group_lines"); len(rows) != 32 || rows[2].Kind != "routine" || rows[4].Device == nil || *rows[4].Device != 4 {
 		t.Errorf("%d lines", len(rows))
+	}
+
+	shown, ends := map[string]int{}, map[[2]int]float64{}
+	for _, e := range traced(t, tl, nil, nil) {
+		if e.Phase != "X" || e.Process != groupProcess && e.Process != routineProcess {
+			continue
+		}
+		shown[e.Category+" "+e.Name]++
+		track := [2]int{e.Process, e.Thread}
+		if e.Time < ends[track]-1e-6 {
+			t.Errorf("%s begins before the one before ends", e.Name)
+		}
+		ends[track] = e.Time + e.Length
+	}
+	if want := map[string]int{
+		"term node 1": 1, "term node 2": 1, "term node 3": 1, "migration migration": 1, "routine acquiring locks": 2, "routine executing": 2, "routine releasing locks": 1,
+	}; !maps.Equal(shown, want) {
+		t.Errorf("slices %v, want %v", shown, want)
 	}
 
 	var b bytes.Buffer

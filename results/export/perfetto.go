@@ -100,7 +100,7 @@ func (t *trace) name(process, thread int, name string, order int) {
 
 // Perfetto writes the run as a JSON trace: a track a node with slices for
 // waiting, the critical section and being down, instants for kills and
-// restarts, flows from each exit to the next enter that it let in, and, where
+// restarts, who served each k-group and what routines did, flows from each exit to the next enter that it let in, and, where
 // messages were captured, flows from their sending to their arrival. labels
 // name nodes; where nil, or "", they have their number only.
 func Perfetto(w io.Writer, tl *timeline.Timeline, labels []string, messages []capture.Message) error {
@@ -123,6 +123,7 @@ func Perfetto(w io.Writer, tl *timeline.Timeline, labels []string, messages []ca
 	t.name(runProcess, faultThread, "faults", 1)
 	t.nodes(tl)
 	t.requests(tl)
+	t.groups(tl)
 	t.faults(tl)
 	t.counts(tl)
 	t.messages(messages, len(tl.Nodes))

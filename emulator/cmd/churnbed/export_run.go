@@ -28,7 +28,7 @@ func runExports() []*cli.Command {
 		{
 			Name: "perfetto", ArgsUsage: "RUN",
 			Usage: "a trace for ui.perfetto.dev and chrome://tracing: a track a node",
-			Description: "Slices for waiting, the critical section, being down and paused; flows from each exit to the enter that it let\n" +
+			Description: "Slices for waiting, the critical section, being down and paused, terms of leaders and runs of routines; flows from each exit to the enter that it let\n" +
 				"in and, where the run captured frames, of REQUEST, OK and the like; counters. Example:\n  churnbed export perfetto runs/mesh256 -o mesh256.trace.json",
 			Flags: []cli.Flag{file(perfettoFile)}, Action: exportPerfetto,
 		},
