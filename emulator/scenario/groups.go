@@ -156,7 +156,7 @@ func readRoutinesFile(path string, devices int) ([]kgroup.Routine, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read routines: %w", err)
 	}
-	list, err := ParseRoutines(b, devices)
+	list, err := parseRoutines(b, devices)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
@@ -189,9 +189,9 @@ func (d *textDuration) UnmarshalYAML(n *yaml.Node) error {
 	return nil
 }
 
-// ParseRoutines reads routines over devices 0..devices-1 from YAML, strictly.
+// parseRoutines reads routines over devices 0..devices-1 from YAML, strictly.
 // Commands may be in any order of devices.
-func ParseRoutines(text []byte, devices int) ([]kgroup.Routine, error) {
+func parseRoutines(text []byte, devices int) ([]kgroup.Routine, error) {
 	root, err := parseYAML(text)
 	if err != nil {
 		return nil, fmt.Errorf("read routines: %w", err)

@@ -49,7 +49,7 @@ func TestRoutinesFile(t *testing.T) {
 	if err := validateYAML(t, routinesSchema(t), text); err != nil {
 		t.Error(err)
 	}
-	list, err := ParseRoutines(text, 12)
+	list, err := parseRoutines(text, 12)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -60,7 +60,7 @@ func TestRoutinesFile(t *testing.T) {
 		"", "routines: []", "routinez: []", "routines: [{when: d1 > 2, commands: [{device: 1, take: 1s}]}]",
 		"routines: [{every: 5, commands: [{device: 1}]}]", "routines: [{commands: [{device: 99}]}]", "routines: 3",
 	} {
-		if _, err := ParseRoutines([]byte(bad), 12); err == nil {
+		if _, err := parseRoutines([]byte(bad), 12); err == nil {
 			t.Errorf("%q: no error", bad)
 		}
 	}
@@ -74,7 +74,7 @@ func TestParseRoutinesTellsWhat(t *testing.T) {
 		"routines: [4]": "line 1: unexpected value !!int `4`: want keys with values",
 		"a: 1\nb: 1\nc: 1\nd: 1\ne: 1\nf: 1\nroutines: [{}]": "line 5: unknown key e; and 1 more",
 	} {
-		if _, err := ParseRoutines([]byte(text), 12); err == nil || !strings.HasSuffix(err.Error(), want) {
+		if _, err := parseRoutines([]byte(text), 12); err == nil || !strings.HasSuffix(err.Error(), want) {
 			t.Errorf("%q: %v, want %q", text, err, want)
 		}
 	}
@@ -84,7 +84,7 @@ func FuzzParseRoutines(f *testing.F) {
 	f.Add([]byte("routines: [{when: d1 > 2, every: 5s, commands: [{device: 1, value: -3, takes: 1s}]}]"))
 	f.Add([]byte("routines:\n- commands: [{device: 3}, {device: 1}]\n"))
 	f.Fuzz(func(t *testing.T, text []byte) {
-		list, err := ParseRoutines(text, 10)
+		list, err := parseRoutines(text, 10)
 		if err != nil {
 			return
 		}

@@ -283,9 +283,9 @@ func rate(name string, g Group, at func(*Spec) *int64, def, help string) Key {
 			map[string]any{"const": 0},
 		}},
 	}
-	k.format = func(s *Spec) string { return FormatRate(*at(s)) }
+	k.format = func(s *Spec) string { return formatRate(*at(s)) }
 	k.set = func(s *Spec, v string) error {
-		r, err := ParseRate(v)
+		r, err := parseRate(v)
 		if err != nil {
 			return k.wrong(v, nil)
 		}

@@ -192,7 +192,7 @@ func (r *resolver) stack() {
 	if s.Transport == "adaptive" && s.RTOMin <= s.RTOMax && (s.RTO < s.RTOMin || s.RTO > s.RTOMax) {
 		r.bad("rto", "%s: want rto-min %s to rto-max %s", formatDuration(s.RTO), formatDuration(s.RTOMin), formatDuration(s.RTOMax))
 	}
-	burst, err := ParseLossModel(s.LinkLossModel)
+	burst, err := parseLossModel(s.LinkLossModel)
 	if err != nil {
 		r.bad("link-loss-model", "%q: %v", s.LinkLossModel, err)
 	}
@@ -244,7 +244,7 @@ func (r *resolver) arrivals() {
 	if len(s.Arrival) > 0 {
 		r.bad("arrivals", "%q: with arrival given, want list", s.Arrivals)
 	}
-	kind, ids, err := ParseRequesters(s.Requesters)
+	kind, ids, err := parseRequesters(s.Requesters)
 	if err != nil {
 		r.bad("requesters", "%q: %v", s.Requesters, err)
 		return

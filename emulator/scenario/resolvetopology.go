@@ -171,7 +171,7 @@ func (r *resolver) generate() (*topologies.Topology, error) {
 func (r *resolver) tags() {
 	nodes := slices.Clone(r.top.Nodes)
 	for i, text := range r.spec.Tags {
-		name, ids, err := ParseTag(text)
+		name, ids, err := parseTag(text)
 		if err != nil {
 			r.badAt(r.origin.item("tags", i), "tags", fmt.Sprintf("%q: %v", text, err))
 			continue

@@ -38,9 +38,9 @@ var rateUnits = []struct {
 // maxRate is 1 Tbit/s.
 const maxRate = 1e12
 
-// ParseRate reads a rate in bits a second, as tc(8) writes it ("10mbit");
+// parseRate reads a rate in bits a second, as tc(8) writes it ("10mbit");
 // "0" is unlimited.
-func ParseRate(v string) (int64, error) {
+func parseRate(v string) (int64, error) {
 	if v == "0" {
 		return 0, nil
 	}
@@ -62,8 +62,8 @@ func ParseRate(v string) (int64, error) {
 	return 0, fmt.Errorf("parse rate %q: no unit bit, kbit, mbit or gbit", v)
 }
 
-// FormatRate writes what ParseRate reads.
-func FormatRate(bits int64) string {
+// formatRate writes what parseRate reads.
+func formatRate(bits int64) string {
 	if bits == 0 {
 		return "0"
 	}
@@ -77,10 +77,10 @@ func FormatRate(bits int64) string {
 
 const wantLossModel = "bernoulli or gilbert-elliott:P/R/GOOD/BAD with four probabilities from 0 to 1"
 
-// ParseLossModel reads "bernoulli" (nil) or "gilbert-elliott:P/R/GOOD/BAD":
+// parseLossModel reads "bernoulli" (nil) or "gilbert-elliott:P/R/GOOD/BAD":
 // the probabilities a frame of good -> bad, bad -> good, and of loss in
 // either state.
-func ParseLossModel(v string) (*link.GilbertElliott, error) {
+func parseLossModel(v string) (*link.GilbertElliott, error) {
 	if v == "bernoulli" {
 		return nil, nil
 	}
@@ -104,7 +104,7 @@ func ParseLossModel(v string) (*link.GilbertElliott, error) {
 }
 
 func checkLossModel(v string) (string, error) {
-	_, err := ParseLossModel(v)
+	_, err := parseLossModel(v)
 	return wantLossModel, err
 }
 
@@ -131,9 +131,9 @@ func checkMembership(v string) (string, error) {
 	return "medley, static, static:FILE or oracle", err
 }
 
-// ParseRequesters splits a requesters value into its kind and, for
+// parseRequesters splits a requesters value into its kind and, for
 // "list:3,5,7", the node ids in order.
-func ParseRequesters(v string) (kind string, ids []core.NodeID, err error) {
+func parseRequesters(v string) (kind string, ids []core.NodeID, err error) {
 	rest, ok := strings.CutPrefix(v, "list:")
 	if !ok {
 		if v == "uniform" || v == "zipf" {
@@ -172,7 +172,7 @@ func parseIDs(v string) ([]core.NodeID, error) {
 }
 
 func checkRequesters(v string) (string, error) {
-	_, _, err := ParseRequesters(v)
+	_, _, err := parseRequesters(v)
 	return "uniform, zipf or list:ID,ID,...", err
 }
 
@@ -235,8 +235,8 @@ func checkName(v string) (string, error) {
 	return want, nil
 }
 
-// ParseTag reads "name=ids".
-func ParseTag(v string) (name string, ids []core.NodeID, err error) {
+// parseTag reads "name=ids".
+func parseTag(v string) (name string, ids []core.NodeID, err error) {
 	name, rest, ok := strings.Cut(v, "=")
 	if !ok {
 		return "", nil, errors.New("want NAME=IDS, such as edge=0,3,8-11")

@@ -11,19 +11,19 @@ import (
 
 func TestParseRate(t *testing.T) {
 	for text, want := range map[string]int64{"0": 0, "1bit": 1, "1500kbit": 1_500_000, "1.5mbit": 1_500_000, "1gbit": 1e9} {
-		if got, err := ParseRate(text); err != nil || got != want {
-			t.Errorf("ParseRate(%q) = %d, %v, want %d", text, got, err, want)
+		if got, err := parseRate(text); err != nil || got != want {
+			t.Errorf("parseRate(%q) = %d, %v, want %d", text, got, err, want)
 		}
 	}
 	for _, text := range []string{"", "10", "-1bit", "0.1bit", "1e30gbit", "nanbit", "10 mbit", "10Mbit"} {
-		if got, err := ParseRate(text); err == nil {
-			t.Errorf("ParseRate(%q) = %d, want an error", text, got)
+		if got, err := parseRate(text); err == nil {
+			t.Errorf("parseRate(%q) = %d, want an error", text, got)
 		}
 	}
 }
 
 func TestParseLossModel(t *testing.T) {
-	got, err := ParseLossModel("gilbert-elliott:0.01/0.3/0/0.9")
+	got, err := parseLossModel("gilbert-elliott:0.01/0.3/0/0.9")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -31,14 +31,14 @@ func TestParseLossModel(t *testing.T) {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
 	for _, text := range []string{"", "ge", "gilbert-elliott", "gilbert-elliott:", "gilbert-elliott:1/1/1", "gilbert-elliott:1/1/1/1/1", "gilbert-elliott:1/1/1/x"} {
-		if _, err := ParseLossModel(text); err == nil {
-			t.Errorf("ParseLossModel(%q): want an error", text)
+		if _, err := parseLossModel(text); err == nil {
+			t.Errorf("parseLossModel(%q): want an error", text)
 		}
 	}
 }
 
 func TestParseTag(t *testing.T) {
-	name, ids, err := ParseTag("edge=3,8-10,1")
+	name, ids, err := parseTag("edge=3,8-10,1")
 	if err != nil || name != "edge" {
 		t.Fatalf("%q, %v", name, err)
 	}
@@ -46,8 +46,8 @@ func TestParseTag(t *testing.T) {
 		t.Errorf("ids (-want +got):\n%s", diff)
 	}
 	for _, text := range []string{"", "edge", "=1", "edge=", "edge=1-", "edge=3-1", "edge=-1", "edge=70000", "a b=1", "edge=0-65535,0-65535,0-65535,0-65535,0-65535,0-65535,0-65535,0-65535,0-65535,0-65535,0-65535,0-65535,0-65535,0-65535,0-65535,0-65535,1"} {
-		if _, _, err := ParseTag(text); err == nil {
-			t.Errorf("ParseTag(%q): want an error", text)
+		if _, _, err := parseTag(text); err == nil {
+			t.Errorf("parseTag(%q): want an error", text)
 		}
 	}
 }
@@ -70,12 +70,12 @@ func FuzzValues(f *testing.F) {
 				t.Errorf("area %q reads back as %v, %v", text, b, err)
 			}
 		}
-		if a, err := ParseRate(text); err == nil {
-			if b, err := ParseRate(FormatRate(a)); err != nil || a != b {
+		if a, err := parseRate(text); err == nil {
+			if b, err := parseRate(formatRate(a)); err != nil || a != b {
 				t.Errorf("rate %q reads back as %v, %v", text, b, err)
 			}
 		}
-		if ge, err := ParseLossModel(text); err == nil && ge != nil {
+		if ge, err := parseLossModel(text); err == nil && ge != nil {
 			for _, p := range []float64{ge.P, ge.R, ge.Good, ge.Bad} {
 				if !(p >= 0 && p <= 1) {
 					t.Errorf("loss model %q has probability %v", text, p)
@@ -85,10 +85,10 @@ func FuzzValues(f *testing.F) {
 		if service, _, err := ParseMembership(text); err == nil && service == "" {
 			t.Errorf("membership %q has no service", text)
 		}
-		if _, ids, err := ParseRequesters(text); err == nil {
+		if _, ids, err := parseRequesters(text); err == nil {
 			checkIDs(t, text, ids)
 		}
-		if name, ids, err := ParseTag(text); err == nil {
+		if name, ids, err := parseTag(text); err == nil {
 			if name == "" || len(ids) == 0 {
 				t.Errorf("tag %q is empty", text)
 			}
