@@ -9,6 +9,7 @@ import (
 
 	"churnbed/node/core"
 	"churnbed/node/mutex"
+	"churnbed/node/wire"
 )
 
 // model runs the machines for an exploration. Machines cannot be copied, but
@@ -151,11 +152,7 @@ func (m *model) digest(s *state) [16]byte {
 	l := s.left
 	b = append(b, byte(l.crashes), byte(l.restarts), byte(l.losses), byte(l.duplicates), byte(l.changes), byte(l.silent))
 	b = append(b, s.told...)
-	if s.cut {
-		b = append(b, 1)
-	} else {
-		b = append(b, 0)
-	}
+	b = append(b, wire.Flags(s.cut))
 	for _, x := range s.lists {
 		b = binary.AppendUvarint(b, uint64(x))
 	}
@@ -259,11 +256,7 @@ func (m *model) finish(l local, out *mutex.Effects, root bool, parent uint32) st
 	b := append(m.scratch[:0], 'u')
 	b = binary.AppendVarint(b, int64(l.peer.ID))
 	b = binary.AppendUvarint(b, uint64(l.peer.Inc))
-	if l.amnesiac {
-		b = append(b, 1)
-	} else {
-		b = append(b, 0)
-	}
+	b = append(b, wire.Flags(l.amnesiac))
 	b = binary.AppendUvarint(b, uint64(len(l.kept)))
 	b = append(b, l.kept...)
 	b = l.machine.AppendState(b)
@@ -476,11 +469,7 @@ func (m *model) ending(s *state) (commands []string) {
 
 func appendEnvelope(b []byte, e Envelope) []byte {
 	b = append(b, e.Msg.Kind())
-	if e.Mode == core.Datagram {
-		b = append(b, 1)
-	} else {
-		b = append(b, 0)
-	}
+	b = append(b, wire.Flags(e.Mode == core.Datagram))
 	b = binary.AppendUvarint(b, uint64(e.From.ID))
 	b = binary.AppendUvarint(b, uint64(e.From.Inc))
 	b = binary.AppendUvarint(b, uint64(e.To))
