@@ -126,6 +126,7 @@ func TestImportFiles(t *testing.T) {
 		"route_table:\n0,0,0\n0,1,1\n1,0,0\n1,1,1\nhop_num_map:\n0,0,0\n0,1,1\n1,0,1\n1,1,0\n")
 	xy := write("xy.txt", "0,0\n3,0\n")
 	trace := write("trace.txt", "a\t0\t1\na\t3\t0\n")
+	avt := write("hosts.avt", "a 2 0 1800 3600 7200\nb 1 1000 7200\n")
 	bad := write("bad.txt", "?\n")
 	for i, c := range []struct {
 		args, want, content string
@@ -135,6 +136,7 @@ func TestImportFiles(t *testing.T) {
 		{"routes " + routes, "2 nodes, 1 links", `"links"`},
 		{"topology " + xy, "2 nodes, 1 links", `"radius": 4`},
 		{"trace " + trace + " --sample 1s", "1 hosts, 4s", "a\t3\t0"},
+		{"trace " + avt + " --sample 10m", "2 hosts, 2h0m0s", "a\t0\t1\na\t3\t0\na\t6\t1\nb\t0\t0\nb\t1\t1\n"},
 	} {
 		out := filepath.Join(dir, fmt.Sprint("out", i))
 		args := append([]string{"import"}, append(strings.Fields(c.args), "-o", out)...)

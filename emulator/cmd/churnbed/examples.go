@@ -39,7 +39,7 @@ var examples = map[string][]string{
 	"import trace":         {"churnbed import trace churn.avt -o churn.txt"},
 	"export memlists":      {"churnbed export memlists runs/mesh256 -o lists"},
 	"export topology":      {"churnbed export topology runs/mesh256 -o mesh"},
-	"export trace":         {"churnbed export trace runs/mesh256 -o churn.avt"},
+	"export trace":         {"churnbed export trace runs/mesh256 -o churn"},
 	"version":              {"churnbed version --json"},
 	"scenario new":         {"churnbed scenario new --algorithm maekawa -o mine.yaml", "churnbed scenario new --all"},
 	"scenario check":       {"churnbed scenario check mine.yaml", "churnbed scenario check mine.yaml --set nodes=64"},

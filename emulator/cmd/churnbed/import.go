@@ -61,7 +61,7 @@ func importCommand() *cli.Command {
 				Flags: []cli.Flag{out("the topology into `FILE`.json"), radiusFlag()}, Action: importTopology,
 			},
 			{
-				Name: "trace", Usage: "churn trace of three columns, checked and written again", ArgsUsage: "FILE",
+				Name: "trace", Usage: "churn trace of three columns, or .avt, checked and written in three columns", ArgsUsage: "FILE",
 				Flags: []cli.Flag{
 					out("the trace into `FILE`"),
 					&cli.DurationFlag{Name: "sample", Value: workloads.DefaultSample, Usage: "`LENGTH` of a sample"},
@@ -257,10 +257,11 @@ func importTrace(c *cli.Context) error {
 	if err != nil {
 		return usageError(err)
 	}
-	t, err := workloads.ReadThreeColumns(bytes.NewReader(data), args[0], c.Duration("sample"))
+	t, err := workloads.ReadTrace(bytes.NewReader(data), args[0], c.Duration("sample"))
 	if err != nil {
 		return usageError(err)
 	}
+	t.Sample = c.Duration("sample") // exact instants (.avt) are cut to it
 	if err := writeNew(c.String("o"), t.WriteThreeColumns); err != nil {
 		return err
 	}
