@@ -313,7 +313,7 @@ type sweepRow struct {
 	Text    string `json:"text"`
 	Points  int    `json:"points"`
 	Series  int    `json:"series"`
-	Status  string `json:"status"` // recorded, "not recorded", unreadable
+	Status  string `json:"status"` // recorded, "not recorded", unreadable; unknown outside the project's folder
 	Date    string `json:"date,omitempty"`
 	Version string `json:"version,omitempty"`
 	Host    string `json:"host,omitempty"`
@@ -326,6 +326,7 @@ func listSweeps(all []*reproduce.Sweep, root string, opt *reproduceOptions) erro
 	for i, s := range all {
 		rows[i] = sweepRow{Name: s.Name, Title: s.Title, Text: s.Text, Points: len(s.Points), Series: len(s.Series), Status: "not recorded"}
 		if root == "" {
+			rows[i].Status = "unknown"
 			continue
 		}
 		path := filepath.Join(root, recordDir, s.Name+".csv")
@@ -352,6 +353,9 @@ func listSweeps(all []*reproduce.Sweep, root string, opt *reproduceOptions) erro
 	fmt.Fprintln(tw, "name\tstatus\tdate\tverdict\ttitle")
 	for _, r := range rows {
 		fmt.Fprintf(tw, "%s\t%s\t%s\t%s\t%s\n", r.Name, r.Status, r.Date, r.Verdict, r.Title)
+	}
+	if root == "" {
+		fmt.Fprintf(tw, "what is recorded lies in %s of the project: list it there\n", recordDir)
 	}
 	return tw.Flush()
 }

@@ -23,6 +23,14 @@ func reproduceArgs(t *testing.T, args ...string) (string, error) {
 	return out.String(), err
 }
 
+func TestReproduceListsElsewhere(t *testing.T) {
+	t.Chdir(t.TempDir())
+	out, err := reproduceArgs(t, "--list")
+	if err != nil || strings.Contains(out, "not recorded") || !strings.Contains(out, "what is recorded lies in") {
+		t.Errorf("%v:\n%s", err, out)
+	}
+}
+
 func TestReproduceRecordsAndLists(t *testing.T) {
 	root := t.TempDir()
 	if err := os.WriteFile(filepath.Join(root, "go.mod"), []byte("module churnbed\n"), 0o644); err != nil {
