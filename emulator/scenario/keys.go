@@ -308,5 +308,5 @@ var keys = []Key{
 	duration("settle", GroupMeasurement, func(s *Spec) *dur { return &s.Settle },
 		"0s", 0, "fairness figures (time to token, spread, Jain index) count requests from so long after the epoch on"),
 	duration("slice", GroupMeasurement, func(s *Spec) *dur { return &s.Slice },
-		"5s", 1e6, "time slice of the fidelity verdict"),
+		"5s", 1e6, "time slice of the fidelity verdict; not given: 5s, or more where that is less than a real second, since each reads the counters of all links").derived(),
 }

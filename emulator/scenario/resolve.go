@@ -25,6 +25,10 @@ const MaxNodes = 8192
 // MaxTrials bounds the seeds that one command runs.
 const MaxTrials = 1_000_000
 
+// leastSlice is how long a slice takes at least, in real time, unless it is
+// given: at its end the counters of all links are read.
+const leastSlice = time.Second
+
 // Resolve checks a specification as a whole and makes the scenario of it:
 // reads the files it names, generates what is random from named streams of
 // the seed, and fills what is derived. The same specification, seed and file
@@ -157,6 +161,9 @@ func (r *resolver) stack() {
 	}
 	if !r.origin.has("suspicion-wait") && r.membership.Service == "medley" {
 		s.SuspicionWait = s.MembershipSuspicion
+	}
+	if !r.origin.has("slice") {
+		s.Slice = max(s.Slice, time.Duration(float64(leastSlice)/s.TimeScale))
 	}
 	r.algorithm = stack.Algorithm{
 		Name: s.Algorithm, NUpper: s.NUpper, SuspicionWait: s.SuspicionWait, Release: s.Release,

@@ -194,6 +194,8 @@ func TestDerivedValues(t *testing.T) {
 		}},
 		{"service of a file", "membership: oracle", func(s *Scenario) bool { return s.Membership.Service == "oracle" && s.distance() == nil }},
 		{"no output directory", "", func(s *Scenario) bool { return s.Out == "" }},
+		{"compressed time has longer slices", "time-scale: 0.01", func(s *Scenario) bool { return s.Slice == 100*time.Second }},
+		{"or those given", "time-scale: 0.01\nslice: 5s", func(s *Scenario) bool { return s.Slice == 5*time.Second }},
 		{"quiet", "", func(s *Scenario) bool { return len(s.Warnings) == 0 && len(s.Faults) == 0 }},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
