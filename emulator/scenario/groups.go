@@ -34,7 +34,7 @@ func (r *resolver) groups() {
 	}
 	c := &kgroup.Config{
 		F: s.KGroupF, Epoch: s.EpochLength, Policy: s.Selection, NearLeads: s.KGroupLeader == kgroup.Near, Paper: s.KGroup == "paper", Locks: s.LockStrategy,
-		LSH:  kgroup.LSHConfig{Functions: s.LSHFunctions, Tables: s.LSHTables, Width: s.LSHWidth},
+		LSH:  kgroup.LSHConfig{Functions: s.LSHFunctions, Tables: s.LSHTables, Width: s.LSHWidth, Noise: s.LSHNoise},
 		Ping: s.MonitorPeriod, Tries: s.MonitorTries, StateEvery: s.StateEvery,
 	}
 	for _, n := range r.top.Nodes {

@@ -25,7 +25,7 @@ var usedBy = map[string][]string{
 	"local-priorities": locals, "local-delta": locals, "local-backoff": locals, "local-backoff-max": locals,
 	"detection-delay": locals,
 	"smart-share":     onlyCoMesh, "device-group-size": onlyCoMesh, "kgroup-f": onlyCoMesh, "kgroup": onlyCoMesh,
-	"epoch-length": onlyCoMesh, "selection": onlyCoMesh, "kgroup-leader": onlyCoMesh, "lsh-functions": onlyCoMesh, "lsh-tables": onlyCoMesh, "lsh-width": onlyCoMesh,
+	"epoch-length": onlyCoMesh, "selection": onlyCoMesh, "kgroup-leader": onlyCoMesh, "lsh-functions": onlyCoMesh, "lsh-tables": onlyCoMesh, "lsh-width": onlyCoMesh, "lsh-noise": onlyCoMesh,
 	"hubs":          {stack.Hub},
 	"lock-strategy": withDevices, "monitor-period": withDevices, "monitor-tries": withDevices, "state-every": withDevices,
 	"routines-file": withDevices, "routines": withDevices, "routine-devices": withDevices, "routine-conflict": withDevices,

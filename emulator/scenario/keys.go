@@ -199,6 +199,8 @@ var keys = []Key{
 		"2", 1, 64, "tables; one equal bucket makes a candidate"),
 	number("lsh-width", GroupKGroups, func(s *Spec) *float64 { return &s.LSHWidth },
 		"4", 1e-3, 1e6, "m", "width of a bucket"),
+	number("lsh-noise", GroupKGroups, func(s *Spec) *float64 { return &s.LSHNoise },
+		"0", 0, 1e6, "m", "standard deviation of what is added to each coordinate of a smart node, anew in each epoch (published option: 0.1), so that near nodes take turns"),
 	choice("lock-strategy", GroupKGroups, func(s *Spec) *string { return &s.LockStrategy },
 		kgroup.SLA, []string{kgroup.SLA, kgroup.OLA}, "a routine locks its devices one by one in their order, or all at once and gives all back at a refusal"),
 	duration("monitor-period", GroupKGroups, func(s *Spec) *dur { return &s.MonitorPeriod },

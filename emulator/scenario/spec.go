@@ -94,7 +94,8 @@ type Spec struct {
 	LSHFunctions    int
 	LSHTables       int
 	LSHWidth        float64
-	LockStrategy    string // sla, ola
+	LSHNoise        float64 // m
+	LockStrategy    string  // sla, ola
 	MonitorPeriod   time.Duration
 	MonitorTries    int
 	StateEvery      time.Duration

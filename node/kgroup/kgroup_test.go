@@ -35,6 +35,7 @@ func TestEqualListsEqualGroups(t *testing.T) {
 		n := rapid.IntRange(10, 80).Draw(t, "n")
 		smart := rapid.IntRange(2*f+1, n).Draw(t, "smart")
 		cfg := mesh(n, smart, rapid.IntRange(1, 8).Draw(t, "groups"), f, policy, rapid.Uint64().Draw(t, "seed"))
+		cfg.LSH.Noise = rapid.SampledFrom([]float64{0, .1, 3}).Draw(t, "noise")
 		if err := cfg.Validate(); err != nil {
 			t.Skip(err.Error())
 		}
@@ -140,6 +141,30 @@ func TestLoad(t *testing.T) {
 	t.Logf("load by hash %.2f..%.2f, by lsh %.2f..%.2f, %d crossings", h[0], h[last], l[0], l[last], crossings)
 	if crossings != 1 {
 		t.Errorf("the distributions of load cross %d times, want once", crossings)
+	}
+}
+
+// TestNoise: noise has near nodes take turns; more of them serve, and they are
+// near still.
+func TestNoise(t *testing.T) {
+	const epochs = 40
+	idle := map[float64]int{}
+	near := map[float64]float64{}
+	for _, noise := range []float64{0, 2} {
+		cfg := mesh(250, 100, 10, 2, LSH, 5)
+		cfg.LSH.Noise = noise
+		var share []float64
+		near[noise], _, share = spread(cfg, epochs)
+		for _, s := range share {
+			if s < .2 {
+				idle[noise]++ // serves hardly ever
+			}
+		}
+	}
+	far, _, _ := spread(mesh(250, 100, 10, 2, Hash, 5), epochs)
+	t.Logf("idle nodes by noise %v, mean distance %v, by hash %.2f", idle, near, far)
+	if idle[2] >= idle[0] || near[2] > .8*far {
+		t.Errorf("idle nodes by noise %v, mean distance %v, by hash %.2f: want fewer, and near", idle, near, far)
 	}
 }
 

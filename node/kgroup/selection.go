@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"encoding/binary"
+	"fmt"
 	"math"
 	"slices"
 
@@ -15,6 +16,10 @@ type LSHConfig struct {
 	Functions int     `json:"m"` // concatenated in one table
 	Tables    int     `json:"l"`
 	Width     float64 `json:"r"` // of a bucket, metres
+	// Noise is the standard deviation, metres, of what is added to each
+	// coordinate of a smart node's vector, anew in each epoch: near nodes then
+	// take turns. All nodes draw the same from the run's seed.
+	Noise float64 `json:"noise,omitempty"`
 }
 
 // Defaults fills zero fields: 2 functions, 2 tables, width 4 m.
@@ -41,6 +46,7 @@ func Rank(epoch uint64, s core.NodeID, g Group) uint64 {
 // that all nodes have the same.
 type Selector struct {
 	cfg       *Config
+	seed      uint64
 	a         [][vector]float64 // by table and function
 	b         []float64
 	functions int     // of a table
@@ -65,7 +71,7 @@ type place struct {
 
 // NewSelector returns the selector of a run.
 func NewSelector(cfg *Config, seed uint64) *Selector {
-	s := &Selector{cfg: cfg, near: make([][]Group, len(cfg.Centres))}
+	s := &Selector{cfg: cfg, seed: seed, near: make([][]Group, len(cfg.Centres))}
 	l := cfg.LSH.Defaults()
 	s.functions = l.Functions
 	rng := core.Stream(seed, "lsh")
@@ -230,6 +236,13 @@ func (s *Selector) places(epoch uint64, list []core.NodeID) []place {
 		seen := own
 		if m := sum[id]; m != nil {
 			seen = Place{m[0] / m[3], m[1] / m[3], m[2] / m[3]}
+		}
+		if noise := s.cfg.LSH.Noise; noise > 0 {
+			rng := core.Stream(s.seed, fmt.Sprintf("lsh-noise/%d/%d", epoch, id))
+			for k := range own {
+				own[k] += noise * rng.NormFloat64()
+				seen[k] += noise * rng.NormFloat64()
+			}
 		}
 		out[i] = s.place(own, seen)
 	}
