@@ -138,7 +138,7 @@ func (r *Run) WriteVerdict(w io.Writer, s *Summary, v *Verdict, charts int) erro
 		p.printf("warning: %s\n", c.Error())
 	}
 	if s.Interrupted {
-		p.printf("warning: the run did not go on to its end (interrupted, killed or still under way): this covers what was logged\n")
+		p.printf("warning: %s\n", CutShort)
 	}
 	unfit := ""
 	if s.Requests.Unfit {

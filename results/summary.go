@@ -255,6 +255,9 @@ func ReadSummary(r io.Reader) (*Summary, error) {
 	return &s, nil
 }
 
+// CutShort says of an interrupted run what its figures are worth.
+const CutShort = "the run did not go on to its end (interrupted, killed or still under way): this covers what was logged"
+
 // Print writes the summary of the run in dir as a short table.
 func (s *Summary) Print(w io.Writer, dir string) error {
 	p := &printer{w: w}
@@ -317,6 +320,9 @@ func (s *Summary) Print(w io.Writer, dir string) error {
 	p.row("fidelity", "%s", fid)
 	if s.Logs.Errors+s.Logs.Cut > 0 {
 		p.row("logs", "%d errors, %d cut lines", s.Logs.Errors, s.Logs.Cut)
+	}
+	if s.Interrupted {
+		p.row("cut short", "%s", CutShort)
 	}
 	p.row("verdict", "%s", s.Verdict)
 	p.row("run directory", "%s", dir)

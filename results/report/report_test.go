@@ -268,7 +268,7 @@ func TestPromises(t *testing.T) {
 	runs := []*Run{
 		{Timeline: &timeline.Timeline{Summary: &results.Summary{Fairness: results.Fairness{K: 3}, Tokens: &results.Tokens{K: 3, Lost: 1}}}},
 		{Timeline: &timeline.Timeline{Summary: &results.Summary{Local: &results.Local{InFlightPerLink: 2}}}},
-		{Timeline: &timeline.Timeline{Summary: &results.Summary{}}},
+		{Timeline: &timeline.Timeline{Summary: &results.Summary{Interrupted: true}}},
 	}
 	cells := map[string][]value{}
 	for _, g := range summaryGroups(runs) {
@@ -280,6 +280,9 @@ func TestPromises(t *testing.T) {
 		if got := cells["safety"][k].Text; got != want {
 			t.Errorf("run %d: safety %q, want %q", k, got, want)
 		}
+	}
+	if v := cells["cut short"]; len(v) != 3 || v[0].Text != "no" || v[2].Text != results.CutShort {
+		t.Errorf("cut short: %+v", v)
 	}
 	if v := cells["tokens"]; len(v) != 3 || v[0].Class != bad || !strings.Contains(v[0].Text, "1 lost") || v[1].Text != "–" {
 		t.Errorf("tokens: %+v", v)

@@ -108,6 +108,14 @@ func summaryGroups(runs []*Run) []group {
 		}
 	}
 	add("Verdict", "verdict", func(s *results.Summary, _ *Run) value { return value{s.Verdict, verdictClass(s)} })
+	if slices.ContainsFunc(runs, func(r *Run) bool { return r.Timeline.Summary.Interrupted }) {
+		add("", "cut short", func(s *results.Summary, _ *Run) value {
+			if s.Interrupted {
+				return value{results.CutShort, fair}
+			}
+			return value{Text: "no"}
+		})
+	}
 	add("", "safety", func(s *results.Summary, _ *Run) value {
 		if s.Safety.Violations > 0 {
 			return value{fmt.Sprintf("violated: %d pairs, %s ms, up to %d holders at once", s.Safety.Violations, number(s.Safety.ViolationMS), s.Safety.MaxConcurrent), bad}
