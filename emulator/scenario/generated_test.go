@@ -147,6 +147,26 @@ func validateYAML(t *testing.T, s *jsonschema.Schema, data []byte) error {
 
 func TestSchemaAcceptsWhatWeWriteAndRejectsWhatWeReject(t *testing.T) {
 	s := compileSchema(t)
+	files := 0
+	for _, pattern := range []string{"traps/*.yaml", "scenarios/*.yaml", "scenarios/examples/*.yaml"} {
+		names, err := filepath.Glob(filepath.Join("../../workloads", pattern))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range names {
+			data, err := os.ReadFile(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := validateYAML(t, s, data); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+			files++
+		}
+	}
+	if files < 20 {
+		t.Errorf("%d scenarios found", files)
+	}
 	spec := Default()
 	data, err := spec.YAML()
 	if err != nil {

@@ -77,6 +77,13 @@ func (k Key) asTags() Key {
 	return k
 }
 
+// orNumber tells editors that a text may be a bare number, which YAML reads as
+// one: a single node, 3, of a list such as 3,8-11.
+func (k Key) orNumber() Key {
+	k.schema = map[string]any{"type": []string{"string", "integer"}, "minLength": 1, "minimum": 0}
+	return k
+}
+
 // noInput marks a path that is written, not read.
 func (k Key) noInput() Key { k.isPath = func(string) bool { return false }; return k }
 

@@ -281,7 +281,7 @@ var keys = []Key{
 	duration("churn-until", GroupChurn, func(s *Spec) *dur { return &s.ChurnUntil },
 		"0s", 0, "no churn after it; 0: duration, or the last arrival and the sum of all critical sections").derived(),
 	text("down-at-start", GroupChurn, func(s *Spec) *string { return &s.DownAtStart },
-		"none", checkDownAtStart, "IDS", "nodes that do not run from the start, such as 3,8-11 (a join starts them), or none"),
+		"none", checkDownAtStart, "IDS", "nodes that do not run from the start, such as 3,8-11 (a join starts them), or none").orNumber(),
 	number("edge-churn", GroupChurn, func(s *Spec) *float64 { return &s.EdgeChurn },
 		"0", 0, 1e6, "1/s", "departures a second of a link that is up; 0: links stay"),
 	duration("edge-down-mean", GroupChurn, func(s *Spec) *dur { return &s.EdgeDownMean },
