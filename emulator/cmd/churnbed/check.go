@@ -70,7 +70,7 @@ func checkCommand() *cli.Command {
 func openRun(c *cli.Context) (*results.Run, error) {
 	args, err := interleaved(c)
 	if err != nil {
-		return nil, usageError(err)
+		return nil, err
 	}
 	if len(args) != 1 {
 		return nil, usageError(fmt.Errorf("%s: want one run directory, got %d arguments", c.Command.Name, len(args)))
@@ -92,7 +92,7 @@ func noRun(err error) error {
 
 // interleaved returns the arguments of a command whose flags may stand
 // between and after them (`summary DIR --json`), which the command line
-// library leaves unread.
+// library leaves unread; its errors are usage errors.
 func interleaved(c *cli.Context) ([]string, error) { return interleavedIn(c, c.Args().Slice()) }
 
 // interleavedIn is interleaved for some of the arguments.
@@ -110,20 +110,33 @@ func interleavedIn(c *cli.Context, rest []string) ([]string, error) {
 		set.SetOutput(io.Discard)
 		for _, f := range c.Command.Flags {
 			if err := f.Apply(set); err != nil {
-				return nil, err
+				return nil, usageError(err)
 			}
 		}
 		if err := set.Parse(rest); err != nil {
-			return nil, err
+			return nil, usageError(err)
 		}
 		var errs []error
 		set.Visit(func(f *flag.Flag) { errs = append(errs, setFlag(c, f.Name, f.Value.String())) })
 		if err := errors.Join(errs...); err != nil {
-			return nil, err
+			return nil, usageError(err)
 		}
 		rest = set.Args()
 	}
 	return args, nil
+}
+
+// oneArgument is interleaved for a command that takes one argument; want says
+// so where there is not one.
+func oneArgument(c *cli.Context, want string) (string, error) {
+	args, err := interleaved(c)
+	if err != nil {
+		return "", err
+	}
+	if len(args) != 1 {
+		return "", usageError(errors.New(want))
+	}
+	return args[0], nil
 }
 
 // setFlag sets a flag under all its names: the library tells them of each

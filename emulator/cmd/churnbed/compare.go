@@ -124,7 +124,7 @@ func openOptions(c *cli.Context) (opt foreign.Options, err error) {
 func compareAction(c *cli.Context) error {
 	args, err := interleaved(c)
 	if err != nil {
-		return usageError(err)
+		return err
 	}
 	if len(args) < 2 {
 		return usageError(fmt.Errorf("compare: want two sets of trials or more, got %d", len(args)))

@@ -28,7 +28,7 @@ func doctorCommand() *cli.Command {
 		Action: func(c *cli.Context) error {
 			args, err := interleaved(c)
 			if err != nil {
-				return usageError(err)
+				return err
 			}
 			if len(args) > 0 {
 				return usageError(fmt.Errorf("doctor: unexpected argument %q", args[0]))

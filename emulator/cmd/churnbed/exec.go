@@ -36,7 +36,7 @@ func execCommand() *cli.Command {
 			if i := slices.Index(args, "--"); i == 1 || i > 1 && strings.HasPrefix(args[1], "-") {
 				node, err := interleavedIn(c, args[:i])
 				if err != nil {
-					return usageError(err)
+					return err
 				}
 				args = append(node, args[i+1:]...)
 			}
@@ -57,18 +57,15 @@ func shellCommand() *cli.Command {
 		Description: "Runs $SHELL, or /bin/sh, on a terminal of its own; see exec.",
 		Flags:       []cli.Flag{runFlag()},
 		Action: func(c *cli.Context) error {
-			args, err := interleaved(c)
+			arg, err := oneArgument(c, "shell: want one node, such as `churnbed shell 3`")
 			if err != nil {
-				return usageError(err)
-			}
-			if len(args) != 1 {
-				return usageError(errors.New("shell: want one node, such as `churnbed shell 3`"))
+				return err
 			}
 			shell := os.Getenv("SHELL")
 			if shell == "" || !exists(shell) {
 				shell = "/bin/sh"
 			}
-			return enter(c, args[0], []string{shell}, true)
+			return enter(c, arg, []string{shell}, true)
 		},
 	}
 }

@@ -77,7 +77,7 @@ func exploreCommand() *cli.Command {
 		Action: func(c *cli.Context) error {
 			lists, err := interleaved(c)
 			if err != nil {
-				return usageError(err)
+				return err
 			}
 			if isLocalmutex(c.String("algorithm")) {
 				return exploreLocal(c, lists)

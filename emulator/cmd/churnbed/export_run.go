@@ -77,7 +77,7 @@ const (
 func readTimeline(c *cli.Context) (*timeline.Timeline, string, error) {
 	args, err := interleaved(c)
 	if err != nil {
-		return nil, "", usageError(err)
+		return nil, "", err
 	}
 	if len(args) != 1 {
 		return nil, "", usageError(fmt.Errorf("export %s: want one run directory, got %d arguments", c.Command.Name, len(args)))

@@ -103,7 +103,7 @@ func nodesCommand(name, usage, verb string, flags ...cli.Flag) *cli.Command {
 		Action: func(c *cli.Context) error {
 			args, err := interleaved(c)
 			if err != nil {
-				return usageError(err)
+				return err
 			}
 			nodes, err := nodesOf(args)
 			if err != nil {
@@ -170,7 +170,7 @@ func linkCommand() *cli.Command {
 		Action: func(c *cli.Context) error {
 			args, err := interleaved(c)
 			if err != nil {
-				return usageError(err)
+				return err
 			}
 			// The link as two words or as one, "3-7".
 			if len(args) > 0 && strings.Contains(args[0], "-") {
@@ -207,7 +207,7 @@ func partitionCommand() *cli.Command {
 		Action: func(c *cli.Context) error {
 			args, err := interleaved(c)
 			if err != nil {
-				return usageError(err)
+				return err
 			}
 			if len(args) == 0 {
 				return usageError(errors.New("partition: want one group or more, such as `churnbed partition 0-3 4-7`"))
@@ -236,14 +236,11 @@ func triggerCommand() *cli.Command {
 			"manages the routine; a routine that runs is fired when it is done.",
 		Flags: []cli.Flag{runFlag()},
 		Action: func(c *cli.Context) error {
-			args, err := interleaved(c)
+			arg, err := oneArgument(c, "trigger: want one routine, such as `churnbed trigger 0`")
 			if err != nil {
-				return usageError(err)
+				return err
 			}
-			if len(args) != 1 {
-				return usageError(errors.New("trigger: want one routine, such as `churnbed trigger 0`"))
-			}
-			return act(c, "trigger "+args[0])
+			return act(c, "trigger "+arg)
 		},
 	}
 }
@@ -257,7 +254,7 @@ func injectCommand() *cli.Command {
 		Action: func(c *cli.Context) error {
 			args, err := interleaved(c)
 			if err != nil {
-				return usageError(err)
+				return err
 			}
 			if len(args) == 0 {
 				return usageError(errors.New("inject: want an action, such as `churnbed inject \"crash holder for 3s\"`"))
@@ -305,7 +302,7 @@ func psCommand() *cli.Command {
 		Action: func(c *cli.Context) error {
 			args, err := interleaved(c)
 			if err != nil {
-				return usageError(err)
+				return err
 			}
 			which := c.String("run")
 			switch {

@@ -80,7 +80,7 @@ func whereFlag() cli.Flag {
 func fileArgs(c *cli.Context, most int) ([]string, error) {
 	args, err := interleaved(c)
 	if err != nil {
-		return nil, usageError(err)
+		return nil, err
 	}
 	if len(args) < 1 || len(args) > most {
 		return nil, usageError(fmt.Errorf("%s: want %s, got %d arguments", c.Command.Name, c.Command.ArgsUsage, len(args)))

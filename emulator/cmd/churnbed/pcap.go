@@ -40,15 +40,12 @@ func pcapCommand() *cli.Command {
 }
 
 func pcapAction(c *cli.Context) error {
-	args, err := interleaved(c)
+	arg, err := oneArgument(c, "pcap: want one node or link, such as `churnbed pcap 3 -o node3.pcapng` or `churnbed pcap 3-7 | wireshark -k -i -`")
 	if err != nil {
-		return usageError(err)
-	}
-	if len(args) != 1 {
-		return usageError(errors.New("pcap: want one node or link, such as `churnbed pcap 3 -o node3.pcapng` or `churnbed pcap 3-7 | wireshark -k -i -`"))
+		return err
 	}
 	req := &controlpb.CaptureRequest{Neighbour: -1}
-	a, b, link := strings.Cut(args[0], "-")
+	a, b, link := strings.Cut(arg, "-")
 	if req.Node, err = parseNode(a); err != nil {
 		return usageError(err)
 	}

@@ -32,7 +32,7 @@ func reportCommand() *cli.Command {
 func reportAction(c *cli.Context) error {
 	args, err := interleaved(c)
 	if err != nil {
-		return usageError(err)
+		return err
 	}
 	if len(args) == 0 {
 		return usageError(errors.New("report: want one run directory or more; `churnbed run` prints its own at the end"))

@@ -67,11 +67,11 @@ func scenarioNew() *cli.Command {
 		},
 		Action: func(c *cli.Context) error {
 			args, err := interleaved(c)
-			if err == nil && len(args) > 0 {
-				err = fmt.Errorf("scenario new: unexpected argument %q (-o FILE names the file)", args[0])
-			}
 			if err != nil {
-				return usageError(err)
+				return err
+			}
+			if len(args) > 0 {
+				return usageError(fmt.Errorf("scenario new: unexpected argument %q (-o FILE names the file)", args[0]))
 			}
 			text, err := scenario.Template(c.String("algorithm"), c.Bool("all"))
 			if err != nil {

@@ -259,7 +259,7 @@ func output(c *cli.Context, path string, fill func(io.Writer) error) error {
 func topoGen(c *cli.Context) error {
 	args, err := interleaved(c)
 	if err != nil {
-		return usageError(err)
+		return err
 	}
 	if len(args) > 0 {
 		return usageError(fmt.Errorf("argument %q: topo gen takes flags only (-o FILE names the file)", args[0]))
@@ -317,7 +317,7 @@ func topoInput(c *cli.Context, args []string) (*topologies.Topology, error) {
 func topoShow(c *cli.Context) error {
 	args, err := interleaved(c)
 	if err != nil {
-		return usageError(err)
+		return err
 	}
 	metric, err := topologies.ParseMetric(c.String("metric"))
 	if err != nil {
@@ -394,7 +394,7 @@ func printStats(w io.Writer, s topologies.Stats) {
 func topoConvert(c *cli.Context) error {
 	args, err := interleaved(c)
 	if err != nil {
-		return usageError(err)
+		return err
 	}
 	if len(args) != 2 {
 		return usageError(fmt.Errorf("%d arguments: want IN and OUT", len(args)))

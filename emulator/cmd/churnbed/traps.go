@@ -82,7 +82,7 @@ func experimentFlags(name string) []cli.Flag {
 func experiment(c *cli.Context) (*experimentArgs, []string, error) {
 	names, err := interleaved(c)
 	if err != nil {
-		return nil, nil, usageError(err)
+		return nil, nil, err
 	}
 	a := &experimentArgs{
 		runOptions: runOptions{
