@@ -47,7 +47,7 @@ func readNS3(data []byte, name string, opt ReadOptions) (*Topology, error) {
 		b, errB := strconv.Atoi(strings.TrimSpace(parts[1]))
 		d, errD := strconv.ParseFloat(strings.TrimSpace(parts[2]), 64)
 		if err := cmpErr(errA, errB, errD); err != nil {
-			return nil, atLine(no, "%s: want i,j,d: %w", quote(text), err)
+			return nil, atLine(no, "%s: want i,j,d, two node ids and a distance", quote(text))
 		}
 		if a < 0 || a >= n || b < 0 || b >= n {
 			return nil, atLine(no, "%s: nodes are %s", quote(text), idRange(n))

@@ -225,14 +225,19 @@ func outputFormat(asked, path string) (topologies.Format, error) {
 
 // free reports an output that exists and may not be replaced.
 func free(path string, force bool) error {
-	if path == "-" || force {
+	if path == "-" {
 		return nil
 	}
 	_, err := os.Lstat(path)
 	switch {
+	case err == nil && force:
+		return nil
 	case err == nil:
 		return fmt.Errorf("output %s exists: take another name, or --force to replace it", path)
 	case errors.Is(err, fs.ErrNotExist):
+		if st, err := os.Stat(filepath.Dir(path)); err != nil || !st.IsDir() {
+			return fmt.Errorf("output %s: there is no folder %s", path, filepath.Dir(path))
+		}
 		return nil
 	}
 	return fmt.Errorf("look for output: %w", err)

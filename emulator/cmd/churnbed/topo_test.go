@@ -120,6 +120,7 @@ func TestTopoUsageErrors(t *testing.T) {
 		{[]string{"gen", "--topology", "ring", "--nodes", "5", "-o", good}, "exists: take another name, or --force"},
 		{[]string{"gen", "--topology", "ring", "--nodes", "5", "--format", "xy"}, "write json instead"},
 		{[]string{"gen", "--topology", "ring", "--nodes", "5", "--format", "dot"}, `format "dot": want one of xy, json, graphml`},
+		{[]string{"gen", "--topology", "ring", "--nodes", "5", "-o", filepath.Join(dir, "none", "a.json")}, "there is no folder"},
 		{[]string{"gen", "--colour", "red"}, "colour"},
 		{[]string{"show"}, "name a file, or --topology"},
 		{[]string{"show", bad}, "bad.txt:2: coordinate \"zero\""},
