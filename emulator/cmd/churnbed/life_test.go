@@ -238,7 +238,7 @@ func TestWrongInput(t *testing.T) {
 		{"unsorted trace", []string{"--churn", file("trace.txt", "0 5 0\n0 1 1\n")}, exitUsage, "trace.txt"},
 		{"malformed trace", []string{"--churn", file("bad.txt", "0 one two\n")}, exitUsage, "bad.txt:1"},
 		{"malformed fault", []string{"--fault", "at noon crash"}, exitUsage, "--fault"},
-		{"existing directory", []string{"--out", full}, exitUsage, "not empty"},
+		{"existing directory", []string{"--out", full}, exitUsage, "file exists"},
 		{"file in the way", []string{"--out", filepath.Join(full, "old", "run")}, exitUsage, "not a directory"},
 		{"unwritable directory", []string{"--out", "/proc/nowhere/run"}, exitUsage, "/proc/nowhere"},
 		{"no node program", []string{"--node-binary", filepath.Join(full, "old")}, exitUsage, "may be executed"},
