@@ -1,7 +1,6 @@
 package medley_test
 
 import (
-	"container/heap"
 	"fmt"
 	"hash/fnv"
 	"math"
@@ -29,8 +28,7 @@ type mesh struct {
 	hops    [][]int
 	nodes   []*meshNode
 	now     core.Instant
-	events  eventHeap
-	n       uint64
+	events  core.Queue[event]
 	side    []int // nodes of different sides do not hear each other
 	changed func(at core.Instant, node core.NodeID, c membership.Change)
 	hash    uint64 // of everything sent and changed
@@ -56,28 +54,10 @@ type meshNode struct {
 const hopDelay = 5 * time.Millisecond
 
 type event struct {
-	at   core.Instant
-	n    uint64
 	node core.NodeID
 	life int // start count the event is for; frames go to any life
 	from core.Peer
 	msg  core.Message // nil: a tick
-}
-
-type eventHeap []event
-
-func (h eventHeap) Len() int { return len(h) }
-func (h eventHeap) Less(i, j int) bool {
-	return h[i].at < h[j].at || h[i].at == h[j].at && h[i].n < h[j].n
-}
-func (h eventHeap) Swap(i, j int) { h[i], h[j] = h[j], h[i] }
-func (h *eventHeap) Push(x any)   { *h = append(*h, x.(event)) }
-func (h *eventHeap) Pop() any {
-	old := *h
-	e := old[len(old)-1]
-	old[len(old)-1] = event{}
-	*h = old[:len(old)-1]
-	return e
 }
 
 // newMesh scatters n nodes over a square with about ten neighbours each and
@@ -109,19 +89,6 @@ type reach struct {
 	id core.NodeID
 }
 
-type reachHeap []reach
-
-func (h reachHeap) Len() int           { return len(h) }
-func (h reachHeap) Less(i, j int) bool { return h[i].d < h[j].d }
-func (h reachHeap) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
-func (h *reachHeap) Push(x any)        { *h = append(*h, x.(reach)) }
-func (h *reachHeap) Pop() any {
-	old := *h
-	r := old[len(old)-1]
-	*h = old[:len(old)-1]
-	return r
-}
-
 // scatter draws positions and computes shortest paths; false: not connected.
 func (h *mesh) scatter(n int) bool {
 	edge := math.Sqrt(float64(n))
@@ -144,8 +111,9 @@ func (h *mesh) scatter(n int) bool {
 			dist[i] = math.Inf(1)
 		}
 		dist[s] = 0
-		for q := (reachHeap{{0, core.NodeID(s)}}); len(q) > 0; {
-			r := heap.Pop(&q).(reach)
+		q := core.Heap[reach]{Less: func(a, b *reach) bool { return a.d < b.d }}
+		for q.Push(reach{0, core.NodeID(s)}); q.Len() > 0; {
+			r := q.Pop()
 			u := r.id
 			if r.d > dist[u] {
 				continue
@@ -153,7 +121,7 @@ func (h *mesh) scatter(n int) bool {
 			for _, v := range h.near[u] {
 				if d := r.d + math.Hypot(x[u]-x[v], y[u]-y[v]); d < dist[v] {
 					dist[v], hops[v] = d, hops[u]+1
-					heap.Push(&q, reach{d, v})
+					q.Push(reach{d, v})
 				}
 			}
 		}
@@ -193,12 +161,6 @@ func (h *mesh) restart(id core.NodeID) {
 		contacts = append(contacts, core.Peer{ID: p, Inc: core.FirstIncarnation})
 	}
 	h.begin(id, contacts, true)
-}
-
-func (h *mesh) push(e event) {
-	h.n++
-	e.n = h.n
-	heap.Push(&h.events, e)
 }
 
 func (h *mesh) note(v ...any) {
@@ -244,7 +206,7 @@ func (h *mesh) step(n *meshNode, in membership.Input) {
 	}
 	if d := n.m.Deadline(); d < n.wake {
 		n.wake = d
-		h.push(event{at: max(d, h.now), node: n.id, life: n.start})
+		h.events.Push(max(d, h.now), event{node: n.id, life: n.start})
 	}
 }
 
@@ -260,17 +222,14 @@ func (h *mesh) send(n *meshNode, s core.Send) {
 	if s.Mode == core.Datagram && h.rng.Float64() >= math.Pow(1-h.loss, float64(hops)) {
 		return
 	}
-	h.push(event{
-		at: h.now.Add(time.Duration(hops) * hopDelay), node: s.To,
-		from: core.Peer{ID: n.id, Inc: n.inc}, msg: s.Msg,
-	})
+	h.events.Push(h.now.Add(time.Duration(hops)*hopDelay), event{node: s.To, from: core.Peer{ID: n.id, Inc: n.inc}, msg: s.Msg})
 }
 
 // run goes on until the instant.
 func (h *mesh) run(until time.Duration) {
-	for len(h.events) > 0 && h.events[0].at <= core.Instant(until) {
-		e := heap.Pop(&h.events).(event)
-		h.now = e.at
+	for h.events.Next() <= core.Instant(until) {
+		at, e := h.events.Pop()
+		h.now = at
 		n := h.nodes[e.node]
 		switch {
 		case !n.up:
@@ -279,12 +238,12 @@ func (h *mesh) run(until time.Duration) {
 				h.step(n, membership.Heard{Peer: e.from})
 				h.step(n, membership.Receive{From: e.from, Msg: e.msg})
 			}
-		case e.life == n.start && e.at >= n.wake:
+		case e.life == n.start && at >= n.wake:
 			n.wake = core.Never
 			if d := n.m.Deadline(); d > h.now { // it moved meanwhile
 				if d != core.Never {
 					n.wake = d
-					h.push(event{at: d, node: n.id, life: n.start})
+					h.events.Push(d, event{node: n.id, life: n.start})
 				}
 				break
 			}
