@@ -389,7 +389,7 @@ func clean(err error) error {
 func lookPath(name string) (string, error) {
 	p, err := exec.LookPath(name)
 	if err != nil {
-		return "", fmt.Errorf("find %s: it is neither beside this program nor in PATH: build it with scripts/build: %w", name, err)
+		return "", fmt.Errorf("find %s: it is neither beside this program nor in PATH: build it (go build -o bin/ ./emulator/cmd/churnbed ./node/cmd/churnbed-node), or name it (--node-binary): %w", name, err)
 	}
 	return filepath.Abs(p)
 }

@@ -16,6 +16,7 @@ func TestBadFiles(t *testing.T) {
 		{"loss NaN", "link-loss: .nan", `s.yaml:1:12: link-loss: ".nan": want a number from 0 to 1`},
 		{"zero nodes", "nodes: 0", `s.yaml:1:8: nodes: "0": want a whole number from 1 to 8192`},
 		{"no number", "nodes: many", `s.yaml:1:8: nodes: "many": want a whole number from 1 to 8192`},
+		{"part of a key", "delay: 5ms", `s.yaml:1:1: unknown key "delay"; did you mean "link-delay"?`},
 		{"mistyped key", "link-los: 0.1", `s.yaml:1:1: unknown key "link-los"; did you mean "link-loss"?`},
 		{"unknown key", "frobnicate-widgets: 1", "s.yaml:1:1: unknown key \"frobnicate-widgets\"; `churnbed run --help` lists the keys"},
 		{"duplicate key", "seed: 1\nnodes: 8\nseed: 2", `s.yaml:3:1: duplicate key "seed": first given in line 1`},

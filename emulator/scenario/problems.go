@@ -2,6 +2,7 @@ package scenario
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/xrash/smetrics"
@@ -45,13 +46,20 @@ func (ps Problems) err() error {
 }
 
 // Nearest returns the candidate that word is most likely a typing error of,
-// or "". A candidate counts where less than about a third of it differs.
+// or "". A candidate counts where less than about a third of it differs, or
+// where word is its beginning or end (loss of link-loss).
 func Nearest(word string, candidates []string) string {
 	best, bestDistance := "", 1<<30
 	for _, c := range candidates {
 		d := smetrics.WagnerFischer(strings.ToLower(word), c, 1, 1, 1)
 		if d < bestDistance && d <= (len(c)+2)/3 {
 			best, bestDistance = c, d
+		}
+	}
+	if bestDistance > 1 && word != "" {
+		part := func(c string) bool { return strings.HasSuffix(c, "-"+word) || strings.HasPrefix(c, word+"-") }
+		if i := slices.IndexFunc(candidates, part); i >= 0 {
+			return candidates[i]
 		}
 	}
 	return best

@@ -109,6 +109,8 @@ func TestMistyped(t *testing.T) {
 	for line, want := range map[string]string{
 		"run --algorithn ra":       "did you mean --algorithm?",
 		"sim x.yaml --linkloss 1":  "did you mean --link-loss?",
+		"run --loss 0.1":           "did you mean --link-loss?",
+		"run --speedup 3":          "did you mean --churn-speedup?",
 		"export parquet x --outpt": "did you mean --output?",
 	} {
 		words := strings.Fields(line)
