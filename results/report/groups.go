@@ -229,7 +229,7 @@ func groupRows(runs []*Run, add func(name, figure string, of func(s *results.Sum
 		return of(func(g *results.GroupSummary) value {
 			x := d(g)
 			text := inMS(x.Mean) + ", " + inMS(x.P50) + ", " + inMS(x.P90)
-			if x.Unfit {
+			if x.Unfit && x.N > 0 {
 				return value{text + " (unfit)", fair}
 			}
 			return value{Text: text}

@@ -201,9 +201,11 @@ func summaryGroups(runs []*Run) []group {
 		return fmt.Sprintf("%d, %d, %d", s.Churn.Kills, s.Churn.Restarts, s.Churn.Pauses)
 	}))
 	add("", "leaves, joins", plain(func(s *results.Summary) string { return fmt.Sprintf("%d, %d", s.Churn.Leaves, s.Churn.Joins) }))
-	add("", "hit idle, waiting, holding", plain(func(s *results.Summary) string {
-		return fmt.Sprintf("%d, %d, %d", s.Churn.Hit["NONE"], s.Churn.Hit["WAIT"], s.Churn.Hit["HELD"])
-	}))
+	if section {
+		add("", "hit idle, waiting, holding", plain(func(s *results.Summary) string {
+			return fmt.Sprintf("%d, %d, %d", s.Churn.Hit["NONE"], s.Churn.Hit["WAIT"], s.Churn.Hit["HELD"])
+		}))
+	}
 	add("Host", "delay error p50, p99", plain(func(s *results.Summary) string {
 		return number(s.Fidelity.DelayErrorMS.P50) + " ms, " + number(s.Fidelity.DelayErrorMS.P99) + " ms"
 	}))
