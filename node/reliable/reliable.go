@@ -313,7 +313,7 @@ func (e *Endpoint) Send(now core.Instant, s core.Send, out []Out) []Out {
 		mode = core.Reliable
 	}
 	switch mode {
-	case core.Datagram:
+	case core.Datagram, core.OrderedReply: // the latter is one of the others by now
 	case core.Reply:
 		e.answered = true
 		f.Reply, f.HasAck, f.AckInc, f.AckSeq, f.Again = true, true, p.inc, e.currentSeq, e.currentAgain
