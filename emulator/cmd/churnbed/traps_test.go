@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"churnbed/results"
 	"churnbed/workloads/traps"
 )
 
@@ -67,4 +68,19 @@ func TestTrapFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	churnbed(t, "sim", file, "--algorithm", "camera-paper", "--json", "--out", filepath.Join(t.TempDir(), "run")).want(t, 1)
+}
+
+// Where a trap is missed on a host that did not keep up, the table says what
+// to do about it.
+func TestTrapMissedOnBusyHost(t *testing.T) {
+	row := trapRow{Trap: "h1", Algorithm: "camera-paper", Trials: 1, Unfit: 1, Shortest: results.Unknown()}
+	var b strings.Builder
+	if err := printTraps(&b, []trapRow{row}); err != nil || !strings.Contains(b.String(), "1 of those trials were unfaithful") {
+		t.Errorf("%v\n%s", err, &b)
+	}
+	row.AsItMust = true
+	b.Reset()
+	if err := printTraps(&b, []trapRow{row}); err != nil || strings.Contains(b.String(), "unfaithful") {
+		t.Errorf("%v\n%s", err, &b)
+	}
 }
