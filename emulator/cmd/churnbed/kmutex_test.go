@@ -27,8 +27,8 @@ func TestKMutexPage(t *testing.T) {
 			ran++
 		}
 	}
-	if ran != 3 {
-		t.Errorf("%d commands run, want sim, check and explore", ran)
+	if ran < 3 {
+		t.Errorf("%d commands run, want sim, check and explore at least", ran)
 	}
 	r, err := results.Open(dir + "/fair")
 	if err != nil {
