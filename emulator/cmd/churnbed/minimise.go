@@ -303,7 +303,8 @@ func (m *minimisation) progress(engine string) (show func(minimise.Progress), fi
 		return fmt.Sprintf("%s, run %d: %d of %d faults, %d of %d requests left", engine, p.Runs, p.Left.Faults, p.Before.Faults, p.Left.Requests, p.Before.Requests)
 	}
 	if f, ok := m.stderr.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
-		bar := progressbar.NewOptions(-1, progressbar.OptionSetWriter(f), progressbar.OptionClearOnFinish(), progressbar.OptionSpinnerType(14))
+		bar := progressbar.NewOptions(-1, progressbar.OptionSetWriter(f), progressbar.OptionClearOnFinish(), progressbar.OptionSpinnerType(14),
+			progressbar.OptionSetRenderBlankState(true)) // before its goroutine begins, as in run
 		return func(p minimise.Progress) { bar.Describe(line(p)); _ = bar.Add(1) }, func() { _ = bar.Finish() }
 	}
 	return func(p minimise.Progress) {

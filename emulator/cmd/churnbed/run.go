@@ -79,7 +79,7 @@ func runCommand() *cli.Command {
 			}
 			if spec.Trials > 1 {
 				// One after the other: they would disturb each other's times.
-				return runTrials(c.Context, spec, origin, sc.OutDir(exists), 1, progressbar.DefaultSilent(-1), opt,
+				return runTrials(c.Context, spec, origin, sc.OutDir(exists), 1, progressbar.DefaultSilent(int64(spec.Trials)), opt,
 					func(ctx context.Context, sc *scenario.Scenario) (bool, error) { return emulateTrial(ctx, sc, opt) })
 			}
 			return emulate(c.Context, sc, opt)
@@ -320,7 +320,9 @@ func progress(opt runOptions) *progressView {
 		return v
 	}
 	if f, ok := opt.stderr.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
-		v.bar = progressbar.NewOptions(-1, progressbar.OptionSetWriter(f), progressbar.OptionClearOnFinish(),
+		// Drawn once before its goroutine begins, which reads without a lock
+		// whether it was.
+		v.bar = progressbar.NewOptions(-1, progressbar.OptionSetWriter(f), progressbar.OptionClearOnFinish(), progressbar.OptionSetRenderBlankState(true),
 			progressbar.OptionSetDescription("starting"), progressbar.OptionSpinnerType(14), progressbar.OptionSetElapsedTime(true))
 	}
 	return v
