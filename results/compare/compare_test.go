@@ -384,6 +384,17 @@ func TestPrint(t *testing.T) {
 	if err := c.Report.Print(failing{}); err == nil {
 		t.Error("a failing writer goes unnoticed")
 	}
+	a.Parameters = map[string]string{}
+	for i := range mostUnstated + 1 {
+		a.Parameters[fmt.Sprintf("key-%d", i)] = "1"
+	}
+	out.Reset()
+	if err := compareSets(t, quick(), a, b).Report.Print(&out); err != nil {
+		t.Fatal(err)
+	}
+	if want := "not stated by B: 21 parameters (--json lists them)"; !strings.Contains(out.String(), want) {
+		t.Errorf("%q is not in\n%s", want, out.String())
+	}
 }
 
 type failing struct{}
