@@ -89,6 +89,7 @@ func (p *printer) processes(name string, s *ProcessSummary) {
 	if s == nil {
 		return
 	}
-	p.row(name, "processor mean %s max %s ms/s; own memory mean %s max %s kB; in use max %s kB", num(s.CPU.Mean), num(s.CPU.Max),
-		num(s.Memory.Mean/1024), num(s.Memory.Max/1024), num(s.RSS.Max/1024))
+	const mib = 1 << 20
+	p.row(name, "processor time mean %s max %s ms/s; own memory mean %s max %s MiB, resident max %s MiB", num(s.CPU.Mean), num(s.CPU.Max),
+		num(s.Memory.Mean/mib), num(s.Memory.Max/mib), num(s.RSS.Max/mib))
 }

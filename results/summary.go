@@ -379,6 +379,9 @@ func num(n Number) string {
 	if !n.Known() {
 		return "-"
 	}
+	if n >= 1000 || n <= -1000 { // %g would write 1.441e+04
+		return fmt.Sprintf("%.0f", float64(n))
+	}
 	return fmt.Sprintf("%.4g", float64(n))
 }
 
