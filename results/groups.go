@@ -81,7 +81,10 @@ func (x execution) String() string {
 }
 
 // firing is the run of which x may be a later attempt.
-func (x execution) firing() execution { return execution{x.routine, x.ticket >> 16 << 16} }
+func (x execution) firing() execution {
+	run, _ := eventlog.SplitTicket(x.ticket)
+	return execution{x.routine, run << eventlog.AttemptBits}
+}
 
 type executed struct {
 	from, to   LogError

@@ -46,11 +46,20 @@ type Group struct {
 	Since   int64  `json:"since,omitempty"` // an instant
 }
 
-// Claim is a run of a routine as locks name it: the ticket's lower 16 bits
-// count its attempts.
+// Claim is a run of a routine as locks name it.
 type Claim struct {
 	Routine int32
 	Ticket  uint64
+}
+
+// AttemptBits are the lower bits of a ticket: they count the attempts of one
+// run of a routine, the upper ones the runs.
+const AttemptBits = 16
+
+// SplitTicket returns the number of a ticket's run and of its attempt, which
+// begins at 0.
+func SplitTicket(ticket uint64) (run, attempt uint64) {
+	return ticket >> AttemptBits, ticket & (1<<AttemptBits - 1)
 }
 
 // Held returns who holds which device by Locks; what does not parse is left

@@ -160,9 +160,10 @@ func lasted(from, to int64) *float64 { return optionalMS(to-from, from >= 0 && t
 
 func tookMS(ns int64) *float64 { return optionalMS(ns, ns > 0) }
 
-// attempt splits a ticket into the run of its routine and its attempt.
+// attempt splits a ticket for the tables, which count attempts from 1.
 func attempt(ticket uint64) (run int64, number int32) {
-	return int64(ticket >> timeline.AttemptBits), int32(ticket&(1<<timeline.AttemptBits-1)) + 1
+	r, a := eventlog.SplitTicket(ticket)
+	return int64(r), int32(a) + 1
 }
 
 func termRows(t *timeline.Timeline) []TermRow {

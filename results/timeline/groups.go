@@ -147,10 +147,6 @@ type groupCollector struct {
 	killed   map[core.NodeID]int64
 }
 
-// AttemptBits are the lower bits of a ticket that count the attempts of one
-// firing; the upper ones count the firings of the routine.
-const AttemptBits = 16
-
 func newGroupCollector() *groupCollector {
 	return &groupCollector{
 		terms: map[termKey]int{}, open: map[int32][]int{}, moving: map[int32]int{}, digest: map[int32]string{}, closed: map[int32]bool{},
@@ -334,7 +330,8 @@ func (c *groupCollector) routine(id core.NodeID, e *eventlog.Event) {
 	if e.State == "skipped" {
 		return
 	}
-	key := runKey{k.Routine, k.Ticket >> AttemptBits}
+	run, attempt := eventlog.SplitTicket(k.Ticket)
+	key := runKey{k.Routine, run}
 	i, known := c.runs[key]
 	if !known {
 		i = len(c.g.Runs)
@@ -347,7 +344,7 @@ func (c *groupCollector) routine(id core.NodeID, e *eventlog.Event) {
 	if e.State == "TRIGGERED" && r.Acquiring >= 0 {
 		return // by a leader that was deposed
 	}
-	r.Attempts = max(r.Attempts, 1+int(k.Ticket&(1<<AttemptBits-1)))
+	r.Attempts = max(r.Attempts, 1+int(attempt))
 	r.Group, r.Leader, r.Epoch, r.Term = k.Group, id, k.Epoch, k.Term
 	first := func(t *int64) {
 		if *t < 0 {

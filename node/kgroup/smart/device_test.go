@@ -36,7 +36,7 @@ func TestDeviceCarriesOutOneAtATime(t *testing.T) {
 	}
 	execute := func(at time.Duration, routine int32) {
 		step(at, Receive{leader, &wire.Group{
-			Type: wire.KindGroupExecute, Group: cfg.Of[self], Epoch: 1, Term: 1, Device: self, Routine: routine, Ticket: 1 << attemptBits,
+			Type: wire.KindGroupExecute, Group: cfg.Of[self], Epoch: 1, Term: 1, Device: self, Routine: routine, Ticket: 1 << eventlog.AttemptBits,
 			Value: int64(routine), Takes: time.Second,
 		}})
 	}

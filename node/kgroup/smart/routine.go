@@ -145,7 +145,8 @@ func (l *lead) slotDue(m *Machine, r *replica, w *work) {
 
 // fire begins a run of a routine.
 func (l *lead) fire(m *Machine, r *replica, w *work, asked core.Instant, then func()) {
-	w.ticket = (w.ticket>>attemptBits + 1) << attemptBits
+	run, _ := eventlog.SplitTicket(w.ticket)
+	w.ticket = (run + 1) << eventlog.AttemptBits
 	w.asked = asked
 	g := l.line(r, w.routine.Commands[0].Device, w.routine.ID, w.ticket, 0)
 	g.Since = int64(asked)
@@ -207,7 +208,8 @@ func (l *lead) drive(m *Machine, r *replica, w *work) {
 	case backingOff:
 		if missing < 0 {
 			// Full jitter, growing with the attempts of this run.
-			attempt := min(w.ticket&(1<<attemptBits-1), 5)
+			_, attempt := eventlog.SplitTicket(w.ticket)
+			attempt = min(attempt, 5)
 			w.wait = true
 			w.at = m.now.Add(1 + time.Duration(m.rng.Int64N(int64(m.periods(0.1))<<attempt)))
 			return

@@ -55,14 +55,11 @@ func decodeMeta(b []byte) meta {
 }
 
 // claim is a routine's wish for a device. Tickets of a routine grow: run
-// number, then attempt.
+// number, then attempt (ola), as eventlog.SplitTicket takes them apart.
 type claim struct {
 	routine int32
 	ticket  uint64
 }
-
-// attemptBits is how much of a ticket counts attempts of one run (ola).
-const attemptBits = 16
 
 // deviceState is a device's lock and health.
 type deviceState struct {

@@ -22,10 +22,10 @@ func groups(add func(id core.NodeID, t int64, e eventlog.Event), inc []uint32) {
 		line(at, id, eventlog.KGroup, state, eventlog.Group{Epoch: epoch, Term: term, Digest: digest, Locks: locks, NS: took * milli})
 	}
 	routine := func(at int64, id core.NodeID, state string, epoch, term, run uint64, asked int64) {
-		line(at, id, eventlog.Routine, state, eventlog.Group{Epoch: epoch, Term: term, Device: 4, Ticket: run << 16, Since: begin + asked*milli})
+		line(at, id, eventlog.Routine, state, eventlog.Group{Epoch: epoch, Term: term, Device: 4, Ticket: run << eventlog.AttemptBits, Since: begin + asked*milli})
 	}
 	device := func(at int64, id core.NodeID, kind eventlog.Kind, state string, epoch, term, run uint64, took int64) {
-		line(at, id, kind, state, eventlog.Group{Epoch: epoch, Term: term, Device: 4, Ticket: run << 16, NS: took * milli})
+		line(at, id, kind, state, eventlog.Group{Epoch: epoch, Term: term, Device: 4, Ticket: run << eventlog.AttemptBits, NS: took * milli})
 	}
 
 	group(10, 1, "elected", 1, 1, "", "", 5)
