@@ -11,9 +11,7 @@ import (
 	"time"
 
 	"github.com/google/renameio/v2"
-	"github.com/schollz/progressbar/v3"
 	"github.com/urfave/cli/v2"
-	"golang.org/x/term"
 
 	"churnbed/emulator/minimise"
 	"churnbed/emulator/scenario"
@@ -302,9 +300,8 @@ func (m *minimisation) progress(engine string) (show func(minimise.Progress), fi
 	line := func(p minimise.Progress) string {
 		return fmt.Sprintf("%s, run %d: %d of %d faults, %d of %d requests left", engine, p.Runs, p.Left.Faults, p.Before.Faults, p.Left.Requests, p.Before.Requests)
 	}
-	if f, ok := m.stderr.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
-		bar := progressbar.NewOptions(-1, progressbar.OptionSetWriter(f), progressbar.OptionClearOnFinish(), progressbar.OptionSpinnerType(14),
-			progressbar.OptionSetRenderBlankState(true)) // before its goroutine begins, as in run
+	if f := terminal(m.stderr); f != nil {
+		bar := spinner(f)
 		return func(p minimise.Progress) { bar.Describe(line(p)); _ = bar.Add(1) }, func() { _ = bar.Finish() }
 	}
 	return func(p minimise.Progress) {

@@ -17,7 +17,6 @@ import (
 	"github.com/google/renameio/v2"
 	"github.com/schollz/progressbar/v3"
 	"github.com/urfave/cli/v2"
-	"golang.org/x/term"
 
 	runner "churnbed/emulator/reproduce"
 	"churnbed/emulator/scenario"
@@ -213,7 +212,7 @@ func reproduceOne(ctx context.Context, s *reproduce.Sweep, data *reproduce.Data,
 	o := runner.Options{
 		Data: data, Seed: opt.seed, Trials: opt.trials, Rounds: opt.rounds, MaxNodes: opt.maxNodes, Workers: opt.worker,
 		Points: opt.points.Value(), Series: opt.series,
-		Plan: func(runs int) { bar = sweepBar(s.Name, runs, opt.runOptions) },
+		Plan: func(runs int) { bar = countingBar(s.Name, runs, opt.runOptions) },
 		Done: func() { _ = bar.Add(1) },
 		Manifest: func(sc *scenario.Scenario) *results.Manifest {
 			return manifest(sc, "", "")
@@ -257,15 +256,6 @@ func (o *reproduceOptions) emulator() runner.Engine {
 		}
 		return nil
 	}
-}
-
-func sweepBar(name string, n int, opt runOptions) *progressbar.ProgressBar {
-	w := io.Discard
-	if f, ok := opt.stderr.(*os.File); ok && !opt.quiet && term.IsTerminal(int(f.Fd())) {
-		w = f
-	}
-	return progressbar.NewOptions(n, progressbar.OptionSetWriter(w), progressbar.OptionShowCount(),
-		progressbar.OptionSetDescription(name), progressbar.OptionClearOnFinish())
 }
 
 // write prints the table and writes what was asked for.

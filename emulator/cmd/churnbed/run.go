@@ -17,7 +17,6 @@ import (
 	"github.com/schollz/progressbar/v3"
 	"github.com/urfave/cli/v2"
 	"golang.org/x/sys/unix"
-	"golang.org/x/term"
 
 	"churnbed/emulator/controller"
 	"churnbed/emulator/kernel"
@@ -319,11 +318,8 @@ func progress(opt runOptions) *progressView {
 		v.out = io.Discard
 		return v
 	}
-	if f, ok := opt.stderr.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
-		// Drawn once before its goroutine begins, which reads without a lock
-		// whether it was.
-		v.bar = progressbar.NewOptions(-1, progressbar.OptionSetWriter(f), progressbar.OptionClearOnFinish(), progressbar.OptionSetRenderBlankState(true),
-			progressbar.OptionSetDescription("starting"), progressbar.OptionSpinnerType(14), progressbar.OptionSetElapsedTime(true))
+	if f := terminal(opt.stderr); f != nil {
+		v.bar = spinner(f, progressbar.OptionSetDescription("starting"), progressbar.OptionSetElapsedTime(true))
 	}
 	return v
 }

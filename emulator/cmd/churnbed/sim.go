@@ -57,7 +57,7 @@ func simCommand() *cli.Command {
 				return usageError(err)
 			}
 			if spec.Trials > 1 {
-				return runTrials(c.Context, spec, origin, sc.OutDir(exists), runtime.NumCPU(), trialBar(spec.Trials, opt), opt, simulateTrial)
+				return runTrials(c.Context, spec, origin, sc.OutDir(exists), runtime.NumCPU(), countingBar("trials", spec.Trials, opt), opt, simulateTrial)
 			}
 			_, err = simulateOne(c.Context, sc, opt)
 			return err

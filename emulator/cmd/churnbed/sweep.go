@@ -205,7 +205,7 @@ func runCells(ctx context.Context, s *scenario.Sweep, runs []sweepRun, opt *swee
 	}
 	var bar *progressbar.ProgressBar
 	if opt.engine == "sim" {
-		bar = trialBar(len(runs), opt.runOptions)
+		bar = countingBar("trials", len(runs), opt.runOptions)
 	}
 	var mu sync.Mutex
 	var disturbed []int // real runs that came out unfaithful beside others

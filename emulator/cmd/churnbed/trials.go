@@ -13,7 +13,6 @@ import (
 
 	"github.com/schollz/progressbar/v3"
 	"golang.org/x/sync/errgroup"
-	"golang.org/x/term"
 
 	"churnbed/emulator/scenario"
 	"churnbed/emulator/simulate"
@@ -151,13 +150,4 @@ func printTrials(dir string, opt runOptions) error {
 	run := filepath.Join(dir, results.TrialsDir, strconv.FormatUint(set.Seeds[0], 10))
 	_, err = fmt.Fprintf(opt.stdout, "next                            churnbed report %s, churnbed compare %s ANOTHER\n", report.Quote(run), report.Quote(dir))
 	return err
-}
-
-func trialBar(n int, opt runOptions) *progressbar.ProgressBar {
-	w := io.Discard
-	if f, ok := opt.stderr.(*os.File); ok && !opt.quiet && term.IsTerminal(int(f.Fd())) {
-		w = f
-	}
-	return progressbar.NewOptions(n, progressbar.OptionSetWriter(w), progressbar.OptionShowCount(),
-		progressbar.OptionSetDescription("trials"), progressbar.OptionClearOnFinish())
 }
