@@ -238,14 +238,7 @@ func TestGroupExports(t *testing.T) {
 		t.Errorf("slices %v, want %v", shown, want)
 	}
 
-	var b bytes.Buffer
-	if err := OpenMetrics(&b, tl, "run"); err != nil {
-		t.Fatal(err)
-	}
-	e, err := readExposition(b.String())
-	if err != nil {
-		t.Fatalf("%v\n%s", err, b.String())
-	}
+	e := exposed(t, tl, "run")
 	found := map[string]float64{}
 	for key, v := range e.values {
 		name, labels, _ := strings.Cut(key, "{")
@@ -378,16 +371,23 @@ func readExposition(text string) (*exposition, error) {
 	return e, nil
 }
 
-func TestOpenMetrics(t *testing.T) {
-	tl := planted(t, timelinetest.Plan{Entries: 100, Violations: 3, Kills: 5})
+// exposed is what OpenMetrics writes of a run, read again.
+func exposed(t *testing.T, tl *timeline.Timeline, run string) *exposition {
+	t.Helper()
 	var b bytes.Buffer
-	if err := OpenMetrics(&b, tl, "a \"run\"\\\n"); err != nil {
+	if err := OpenMetrics(&b, tl, run); err != nil {
 		t.Fatal(err)
 	}
 	e, err := readExposition(b.String())
 	if err != nil {
 		t.Fatalf("%v\n%s", err, b.String())
 	}
+	return e
+}
+
+func TestOpenMetrics(t *testing.T) {
+	tl := planted(t, timelinetest.Plan{Entries: 100, Violations: 3, Kills: 5})
+	e := exposed(t, tl, "a \"run\"\\\n")
 	at := func(name string) float64 {
 		t.Helper()
 		found := math.NaN()
@@ -443,13 +443,7 @@ func TestEmptyRun(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	var b bytes.Buffer
-	if err := OpenMetrics(&b, tl, ""); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := readExposition(b.String()); err != nil {
-		t.Errorf("%v\n%s", err, b.String())
-	}
+	exposed(t, tl, "")
 }
 
 // Messages less than a microsecond apart do not overlap half on a node's track,
