@@ -303,24 +303,17 @@ func (e *Endpoint) Send(now core.Instant, s core.Send, out []Out) []Out {
 	p := e.peer(s.To)
 	// The answer to a repetition is Finish's: it must not be crowded out.
 	answers := e.current == s.To && e.fresh && !e.answered
-	mode := s.Mode
+	ordered := s.Mode == core.Ordered || s.Mode == core.OrderedReply
+	replies := answers && (s.Mode == core.Reply || s.Mode == core.OrderedReply)
 	switch {
-	case mode == core.OrderedReply && answers:
-		mode = core.Reply
-	case mode == core.OrderedReply:
-		mode = core.Ordered
-	case mode == core.Reply && !answers:
-		mode = core.Reliable
-	}
-	switch mode {
-	case core.Datagram, core.OrderedReply: // the latter is one of the others by now
-	case core.Reply:
+	case s.Mode == core.Datagram:
+	case replies:
 		e.answered = true
 		f.Reply, f.HasAck, f.AckInc, f.AckSeq, f.Again = true, true, p.inc, e.currentSeq, e.currentAgain
 		p.received(e.currentKind).reply = s.Msg
-	case core.Reliable, core.Ordered:
+	default:
 		i := p.underWay(s.Msg.Kind())
-		if mode == core.Ordered && (i >= 0 || slices.ContainsFunc(p.wait, func(m core.Message) bool { return m.Kind() == s.Msg.Kind() })) {
+		if ordered && (i >= 0 || slices.ContainsFunc(p.wait, func(m core.Message) bool { return m.Kind() == s.Msg.Kind() })) {
 			if !slices.ContainsFunc(p.wait, func(m core.Message) bool { return equal(m, s.Msg) }) {
 				p.wait = append(p.wait, s.Msg)
 				e.pending++
